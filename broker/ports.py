@@ -1,0 +1,246 @@
+"""The outside world as Protocols: disk, clock, network, metastore, ids, worker. Nothing here does I/O.
+
+`broker/runtime` and `broker/metastore` implement them for real, `broker/simulator` in a seeded world. Pure code
+receives times as arguments; only shells hold a port. Every path is a `/`-separated string.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+Buffer = bytes | bytearray | memoryview
+T = TypeVar("T")
+
+
+class DiskFault(Exception):
+    """The disk failed (EIO and the like) on `path`: its owner goes offline, nothing is retried."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class DiskFull(DiskFault):
+    """No space (ENOSPC, EDQUOT, EFBIG): what was written is cut back by the caller; later writes may succeed."""
+
+
+class Clock(Protocol):
+    """Two hands, never mixed."""
+
+    def monotonic_ms(self) -> float:
+        """Milliseconds since an arbitrary start, never backwards, with a fraction: for every deadline and duration."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970-01-01 UTC, may jump: only for what is stored or shown."""
+
+
+class IdSource(Protocol):
+    """Randomness for identifiers."""
+
+    def uuid(self) -> bytes:
+        """16 bytes, UUID version 4, never all zero, never beginning with a byte that prints as `-`."""
+
+    def below(self, bound: int) -> int:
+        """A uniformly random int in [0, bound)."""
+
+
+class DiskFile(Protocol):
+    """One open file, written by one owner. Sizes and positions are bytes."""
+
+    @property
+    def path(self) -> str: ...
+
+    def size(self) -> int: ...
+
+    def append(self, chunks: Sequence[Buffer]) -> None:
+        """Write all chunks at the end, in order (one writev where possible). The buffers may be reused afterwards.
+
+        Raises DiskFull or DiskFault; then any prefix may have been written and the caller must `truncate`.
+        """
+
+    def write_at(self, position: int, chunk: Buffer) -> None:
+        """Overwrite in place (index files only). Raises DiskFull or DiskFault."""
+
+    def read(self, position: int, size: int) -> bytes | None:
+        """At most `size` bytes, fewer only at the end of the file; None when it would wait for the device (then `read_cold`)."""
+
+    async def read_cold(self, position: int, size: int) -> bytes:
+        """As `read`, off the event loop; never None."""
+
+    def truncate(self, size: int) -> None: ...
+
+    async def sync(self) -> None:
+        """fdatasync, off the loop. Raises DiskFault; after that the file's state is unknown for good."""
+
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    """A directory tree that this process owns."""
+
+    def exists(self, path: str) -> bool: ...
+
+    def is_directory(self, path: str) -> bool: ...
+
+    def list_directory(self, path: str) -> list[str]:
+        """Entry names, sorted; [] when the directory does not exist."""
+
+    def file_size(self, path: str) -> int: ...
+
+    def open(self, path: str) -> DiskFile:
+        """An existing file, for reading and writing. Raises FileNotFoundError, DiskFault."""
+
+    async def create(self, path: str) -> DiskFile:
+        """A new empty file; an existing one is an error (FileExistsError). Its directory exists. Not synced."""
+
+    def read_file(self, path: str) -> bytes:
+        """A whole small file. Raises FileNotFoundError, DiskFault."""
+
+    async def replace_file(self, path: str, content: bytes) -> None:
+        """Write aside, sync, rename over `path`, sync the directory: afterwards the old or the new, never a mix."""
+
+    async def make_directory(self, path: str) -> None:
+        """With parents; existing is fine."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Atomic, replaces an existing file. Durable after `sync_directory` of both parents."""
+
+    async def sync_directory(self, path: str) -> None: ...
+
+    async def unlink(self, path: str) -> None:
+        """Off the loop; missing is fine."""
+
+    async def remove_tree(self, path: str) -> None:
+        """Off the loop; missing is fine."""
+
+    def free_bytes(self) -> int: ...
+
+    def total_bytes(self) -> int: ...
+
+
+class Transport(Protocol):
+    """The part of asyncio's stream transport that connections use."""
+
+    def write(self, data: Buffer) -> None: ...
+    def writelines(self, list_of_data: Sequence[Buffer]) -> None: ...
+    def close(self) -> None: ...
+    def abort(self) -> None: ...
+    def is_closing(self) -> bool: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def get_write_buffer_size(self) -> int: ...
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """`peername` and `sockname` are (host, port)."""
+
+
+class StreamHandler(Protocol):
+    """asyncio.BufferedProtocol's callbacks."""
+
+    def connection_made(self, transport: Any) -> None: ...
+    def get_buffer(self, sizehint: int) -> Buffer: ...
+    def buffer_updated(self, nbytes: int) -> None: ...
+    def eof_received(self) -> bool | None: ...
+    def connection_lost(self, exc: Exception | None) -> None: ...
+    def pause_writing(self) -> None: ...
+    def resume_writing(self) -> None: ...
+
+
+class Listener(Protocol):
+    """A bound listening socket."""
+
+    @property
+    def port(self) -> int:
+        """The port really bound (port 0 asks for any)."""
+
+    async def close(self) -> None:
+        """Stop accepting; connections already made go on."""
+
+
+class Network(Protocol):
+    """Stream connections between processes."""
+
+    async def listen(self, host: str, port: int, handler: Callable[[], StreamHandler]) -> Listener:
+        """Raises OSError with a readable text when the address is taken."""
+
+    async def connect(
+        self, host: str, port: int, handler: Callable[[], StreamHandler], *, timeout_ms: int
+    ) -> tuple[Transport, StreamHandler]:
+        """Raises OSError (TimeoutError is one)."""
+
+
+class Worker(Protocol):
+    """One process for CPU work, so that Python code never runs beside the loop in a thread."""
+
+    async def call(self, function: Callable[..., T], *arguments: Any) -> T:
+        """`function` is a module-level function; arguments and result are picklable. The simulator runs it in place."""
+
+
+class Entry(NamedTuple):
+    """A metastore key: `value` as written, `version` = the store revision of its last change, 1 or above."""
+
+    key: str
+    value: bytes
+    version: int
+
+
+class Condition(NamedTuple):
+    """Holds when `key` is at exactly `version`; 0 means that it must not exist."""
+
+    key: str
+    version: int
+
+
+class Put(NamedTuple):
+    """`lease_id` 0 means no lease."""
+
+    key: str
+    value: bytes
+    lease_id: int = 0
+
+
+class Delete(NamedTuple):
+    """Deleting what is absent is fine."""
+
+    key: str
+
+
+class Change(NamedTuple):
+    """A watched change: `entry.value` is b"" when `is_deleted`."""
+
+    entry: Entry
+    is_deleted: bool
+
+
+class MetastoreFault(Exception):
+    """The metastore cannot be reached or refused; the outcome of a write is unknown unless the text says otherwise."""
+
+
+class Metastore(Protocol):
+    """Linearizable key-value store. Keys are `/`-separated text."""
+
+    async def read(self, key: str) -> Entry | None: ...
+
+    async def read_range(self, prefix: str) -> list[Entry]:
+        """Every entry whose key begins with `prefix`, in key order, at one revision."""
+
+    async def transact(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int | None:
+        """All writes at once when every condition holds: the new revision. None when one does not: nothing changed."""
+
+    def watch(self, prefix: str, after_version: int) -> AsyncIterator[Change]:
+        """Changes after that revision, in order, until cancelled."""
+
+    async def grant_lease(self, ttl_ms: int) -> int: ...
+
+    async def keep_lease(self, lease_id: int) -> bool:
+        """False when the lease is gone (its keys with it)."""
+
+    async def revoke_lease(self, lease_id: int) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+Spawn = Callable[[Awaitable[None]], None]
+"""Starts a background task in its owner's TaskGroup."""
