@@ -1,6 +1,7 @@
 """The Kafka error-code table: name, code, retriable, meaning. A new error is a new row.
 
-The codes are the protocol's (Apache Kafka's `Errors`); the meanings say what HermesMQ means when it sends one.
+The codes are the protocol's (Apache Kafka's `Errors`); the meanings say what HermesMQ means when it
+sends one.
 """
 
 from __future__ import annotations
@@ -191,7 +192,9 @@ RETRIABLE: Final = frozenset(
 
 
 class Refusal(Exception):
-    """The peer asked wrongly, or what it asked for cannot be done now: one error code and a sentence for its user."""
+    """The peer asked wrongly, or what it asked for cannot be done now: one error code and a
+    sentence for its user.
+    """
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         super().__init__(message or code.name)

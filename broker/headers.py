@@ -13,8 +13,16 @@ class Header(NamedTuple):
     meaning: str
 
 
-MESSAGE_ID: Final = Header("message-id", "SDK, gateway, demo", "globally unique id of the message, for tracing and deduplication")
-TRACEPARENT: Final = Header("traceparent", "SDK, gateway, demo", "W3C trace context of the producer, version 00")
-EVENT_TYPE: Final = Header("event-type", "demo", "name of the order event, for example OrderCreated")
+MESSAGE_ID: Final = Header(
+    "message-id",
+    "SDK, gateway, demo",
+    "globally unique id of the message, for tracing and deduplication",
+)
+TRACEPARENT: Final = Header(
+    "traceparent", "SDK, gateway, demo", "W3C trace context of the producer, version 00"
+)
+EVENT_TYPE: Final = Header(
+    "event-type", "demo", "name of the order event, for example OrderCreated"
+)
 
 HEADERS: Final = (MESSAGE_ID, TRACEPARENT, EVENT_TYPE)

@@ -48,10 +48,10 @@ class TopicIdPartition(NamedTuple):
 class AppendResult(NamedTuple):
     """Where a batch landed.
 
-    `base_offset` and `last_offset` (inclusive) are the batch's offsets; `log_append_time_ms` is wall time in
-    milliseconds, or -1 for a CreateTime topic; `log_start_offset` is the first offset still kept;
-    `is_duplicate` says that the batch was in the log already and nothing was appended (the offsets are the
-    original's).
+    `base_offset` and `last_offset` (inclusive) are the batch's offsets; `log_append_time_ms` is
+    wall time in milliseconds, or -1 for a CreateTime topic; `log_start_offset` is the first offset
+    still kept; `is_duplicate` says that the batch was in the log already and nothing was appended
+    (the offsets are the original's).
     """
 
     base_offset: int
@@ -68,7 +68,9 @@ def format_uuid(raw: bytes) -> str:
 
 
 def parse_uuid(text: str) -> bytes:
-    """The 16 bytes of a 22-character id as `format_uuid` writes it. Raises ValueError for anything else."""
+    """The 16 bytes of a 22-character id as `format_uuid` writes it. Raises ValueError for anything
+    else.
+    """
     raw = binascii.a2b_base64(text.translate(_FROM_URL_SAFE) + "==", strict_mode=True)
     if len(raw) != 16 or format_uuid(raw) != text:
         msg = f"not a topic or cluster id: {text!r} (expected 22 characters of URL-safe base64)"

@@ -1,7 +1,8 @@
-"""The outside world as Protocols: disk, clock, network, metastore, ids, worker. Nothing here does I/O.
+"""The outside world as Protocols: disk, clock, network, metastore, ids, worker. No I/O here.
 
-`broker/runtime` and `broker/metastore` implement them for real, `broker/simulator` in a seeded world. Pure code
-receives times as arguments; only shells hold a port. Every path is a `/`-separated string.
+`broker/runtime` and `broker/metastore` implement them for real, `broker/simulator` in a seeded
+world. Pure code receives times as arguments; only shells hold a port. Every path is a `/`-separated
+string.
 """
 
 from __future__ import annotations
@@ -23,14 +24,18 @@ class DiskFault(Exception):
 
 
 class DiskFull(DiskFault):
-    """No space (ENOSPC, EDQUOT, EFBIG): what was written is cut back by the caller; later writes may succeed."""
+    """No space (ENOSPC, EDQUOT, EFBIG): what was written is cut back by the caller; later writes
+    may succeed.
+    """
 
 
 class Clock(Protocol):
     """Two hands, never mixed."""
 
     def monotonic_ms(self) -> float:
-        """Milliseconds since an arbitrary start, never backwards, with a fraction: for every deadline and duration."""
+        """Milliseconds since an arbitrary start, never backwards, with a fraction: for every
+        deadline and duration.
+        """
 
     def wall_ms(self) -> int:
         """Milliseconds since 1970-01-01 UTC, may jump: only for what is stored or shown."""
@@ -40,7 +45,7 @@ class IdSource(Protocol):
     """Randomness for identifiers."""
 
     def uuid(self) -> bytes:
-        """16 bytes, UUID version 4, never all zero, never beginning with a byte that prints as `-`."""
+        """16 bytes, UUID version 4, never all zero, and never printed with a leading `-`."""
 
     def below(self, bound: int) -> int:
         """A uniformly random int in [0, bound)."""
@@ -55,16 +60,20 @@ class DiskFile(Protocol):
     def size(self) -> int: ...
 
     def append(self, chunks: Sequence[Buffer]) -> None:
-        """Write all chunks at the end, in order (one writev where possible). The buffers may be reused afterwards.
+        """Write all chunks at the end, in order (one writev where possible). The buffers may be
+        reused afterwards.
 
-        Raises DiskFull or DiskFault; then any prefix may have been written and the caller must `truncate`.
+        Raises DiskFull or DiskFault; then any prefix may have been written and the caller must
+        `truncate`.
         """
 
     def write_at(self, position: int, chunk: Buffer) -> None:
         """Overwrite in place (index files only). Raises DiskFull or DiskFault."""
 
     def read(self, position: int, size: int) -> bytes | None:
-        """At most `size` bytes, fewer only at the end of the file; None when it would wait for the device (then `read_cold`)."""
+        """At most `size` bytes, fewer only at the end of the file; None when it would wait for the
+        device (then `read_cold`).
+        """
 
     async def read_cold(self, position: int, size: int) -> bytes:
         """As `read`, off the event loop; never None."""
@@ -72,7 +81,9 @@ class DiskFile(Protocol):
     def truncate(self, size: int) -> None: ...
 
     async def sync(self) -> None:
-        """fdatasync, off the loop. Raises DiskFault; after that the file's state is unknown for good."""
+        """fdatasync, off the loop. Raises DiskFault; after that the file's state is unknown for
+        good.
+        """
 
     def close(self) -> None: ...
 
@@ -93,13 +104,17 @@ class Disk(Protocol):
         """An existing file, for reading and writing. Raises FileNotFoundError, DiskFault."""
 
     async def create(self, path: str) -> DiskFile:
-        """A new empty file; an existing one is an error (FileExistsError). Its directory exists. Not synced."""
+        """A new empty file; an existing one is an error (FileExistsError). Its directory exists.
+        Not synced.
+        """
 
     def read_file(self, path: str) -> bytes:
         """A whole small file. Raises FileNotFoundError, DiskFault."""
 
     async def replace_file(self, path: str, content: bytes) -> None:
-        """Write aside, sync, rename over `path`, sync the directory: afterwards the old or the new, never a mix."""
+        """Write aside, sync, rename over `path`, sync the directory: afterwards the old or the new,
+        never a mix.
+        """
 
     async def make_directory(self, path: str) -> None:
         """With parents; existing is fine."""
@@ -175,11 +190,15 @@ class Worker(Protocol):
     """One process for CPU work, so that Python code never runs beside the loop in a thread."""
 
     async def call(self, function: Callable[..., T], *arguments: Any) -> T:
-        """`function` is a module-level function; arguments and result are picklable. The simulator runs it in place."""
+        """`function` is a module-level function; arguments and result are picklable. The simulator
+        runs it in place.
+        """
 
 
 class Entry(NamedTuple):
-    """A metastore key: `value` as written, `version` = the store revision of its last change, 1 or above."""
+    """A metastore key: `value` as written, `version` = the store revision of its last change, 1 or
+    above.
+    """
 
     key: str
     value: bytes
@@ -215,7 +234,9 @@ class Change(NamedTuple):
 
 
 class MetastoreFault(Exception):
-    """The metastore cannot be reached or refused; the outcome of a write is unknown unless the text says otherwise."""
+    """The metastore cannot be reached or refused; the outcome of a write is unknown unless the text
+    says otherwise.
+    """
 
 
 class Metastore(Protocol):
@@ -226,8 +247,12 @@ class Metastore(Protocol):
     async def read_range(self, prefix: str) -> list[Entry]:
         """Every entry whose key begins with `prefix`, in key order, at one revision."""
 
-    async def transact(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int | None:
-        """All writes at once when every condition holds: the new revision. None when one does not: nothing changed."""
+    async def transact(
+        self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]
+    ) -> int | None:
+        """All writes at once when every condition holds: the new revision. None when one does not:
+        nothing changed.
+        """
 
     def watch(self, prefix: str, after_version: int) -> AsyncIterator[Change]:
         """Changes after that revision, in order, until cancelled."""

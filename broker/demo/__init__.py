@@ -1,0 +1,1 @@
+"""The demo workload: order events and the groups that read them."""

@@ -1,0 +1,1 @@
+"""`hermes up`: the supervisor of broker, console and demo."""

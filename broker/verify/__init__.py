@@ -1,0 +1,1 @@
+"""`hermes check` and `hermes test`: what proves this repository."""
