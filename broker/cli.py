@@ -1,0 +1,139 @@
+"""The `hermes` command: one table of subcommands, each imported when it is run.
+
+Lazy on purpose: `hermes serve` loads neither Django nor librdkafka, and a missing tool of the
+developers' never stops a broker. A new command is a function and a row in COMMANDS.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import sys
+from collections.abc import Callable, Sequence
+from importlib import metadata
+from typing import Final, NamedTuple
+
+
+class Command(NamedTuple):
+    """`run` gets the arguments after the command's name and returns the exit code."""
+
+    name: str
+    summary: str
+    run: Callable[[Sequence[str]], int]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted. Prints to the terminal."""
+    if sys.flags.optimize:
+        print("hermes: refuses to run under python -O: its asserts are checks", file=sys.stderr)
+        return 2
+    if not arguments or arguments[0] in {"-h", "--help", "help"}:
+        _parser().print_help()
+        return 0 if arguments else 2
+    if arguments[0] == "--version":
+        return _version([])
+    name, *rest = arguments
+    command = next((command for command in COMMANDS if command.name == name), None)
+    if command is None:
+        print(_unknown(name), file=sys.stderr)
+        return 2
+    try:
+        return command.run(rest)
+    except KeyboardInterrupt:
+        return 130
+
+
+def _unknown(name: str) -> str:
+    names = [command.name for command in COMMANDS]
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f"Did you mean `hermes {near[0]}`?" if near else f"Commands: {', '.join(names)}."
+    return f"hermes: there is no command {name!r}. {hint} `hermes --help` describes them."
+
+
+def _parser() -> argparse.ArgumentParser:
+    width = max(len(command.name) for command in COMMANDS)
+    listing = "\n".join(f"  {command.name:<{width}}  {command.summary}" for command in COMMANDS)
+    return argparse.ArgumentParser(
+        prog="hermes",
+        usage="hermes <command> [arguments]",
+        description="A message queue for order-critical event streams, and its console.",
+        epilog=f"commands:\n{listing}\n\n`hermes <command> --help` describes one.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def _up(arguments: Sequence[str]) -> int:
+    from broker.up.command import main as up
+
+    return up(arguments)
+
+
+def _serve(arguments: Sequence[str]) -> int:
+    from broker.server.serve import main as serve
+
+    return serve(arguments)
+
+
+def _demo(arguments: Sequence[str]) -> int:
+    from broker.demo.command import main as demo
+
+    return demo(arguments)
+
+
+def _test(arguments: Sequence[str]) -> int:
+    from broker.verify.stages import main as test
+
+    return test(arguments)
+
+
+def _check(arguments: Sequence[str]) -> int:
+    from broker.verify.check import main as check
+
+    return check(arguments)
+
+
+def _simulate(arguments: Sequence[str]) -> int:
+    from broker.simulator.cli import main as simulate
+
+    return simulate(arguments)
+
+
+def _bench(arguments: Sequence[str]) -> int:
+    from broker.bench.command import main as bench
+
+    return bench(arguments)
+
+
+def _version(arguments: Sequence[str]) -> int:
+    argparse.ArgumentParser(
+        prog="hermes version", description="Print the version of HermesMQ and of Python."
+    ).parse_args(arguments)
+    print(f"HermesMQ {version()} (Python {sys.version.split()[0]})")
+    return 0
+
+
+def version() -> str:
+    """The version in the installed metadata, else the one in the project file, else `unknown`."""
+    try:
+        return metadata.version("hermesmq")
+    except metadata.PackageNotFoundError:
+        pass
+    import tomllib
+    from pathlib import Path
+
+    project = Path(__file__).parent.parent / "pyproject.toml"
+    if not project.is_file():
+        return "unknown"
+    return str(tomllib.loads(project.read_text(encoding="utf-8"))["project"]["version"])
+
+
+COMMANDS: Final = (
+    Command("up", "broker, console and (with --demo) a workload, on this machine", _up),
+    Command("serve", "one broker", _serve),
+    Command("demo", "produce and consume order events on a cluster that runs", _demo),
+    Command("test", "every test; installs or names missing system packages", _test),
+    Command("check", "lint, types, import direction, templates, tidy tests", _check),
+    Command("simulate", "the broker in a seeded world with faults", _simulate),
+    Command("bench", "throughput, latency, idle cost and loop lag, measured", _bench),
+    Command("version", "print the version", _version),
+)
