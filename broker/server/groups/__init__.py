@@ -1,0 +1,5 @@
+"""The shell around the group coordinators: shards on `__consumer_offsets`, their logs, timers and replies."""
+
+from broker.server.groups.coordinator import GroupCoordinator
+
+__all__ = ["GroupCoordinator"]
