@@ -1,0 +1,365 @@
+"""The machine's disk under one root directory: the only code that opens the broker's data files.
+
+Appends and warm reads run on the event loop (page cache speed); everything that may wait for the device runs in a few threads, in
+calls that release the GIL. A descriptor that a thread still uses is closed by that thread, so its number is never
+reused under a read. Errors become `DiskFull` or `DiskFault`; a missing or existing file keeps Python's own exception.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Final, TypeVar
+
+from broker.ports import Buffer, DiskFault, DiskFull
+from broker.runtime.directory_lock import DirectoryLock
+
+READER_THREADS: Final = 4
+"""Cold reads at a time; more wait in line."""
+WRITER_THREADS: Final = 4
+"""Syncs, creates and unlinks at a time."""
+IOVEC_MAX: Final = 1024
+"""Buffers in one writev (Linux's UIO_MAXIOV)."""
+WARM_READ_BYTES: Final = 1 << 20
+"""Size of the scratch buffer for warm reads; a bigger read goes in steps of it."""
+
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_NO_NOWAIT: Final = frozenset({errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS})
+_OPEN_FLAGS: Final = os.O_RDWR | os.O_CLOEXEC
+T = TypeVar("T")
+
+
+class SystemDisk:
+    """Implements `ports.Disk`. The root directory is made when it is missing."""
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = Path(root)
+        with _mapped(str(root)):
+            self.root.mkdir(parents=True, exist_ok=True)
+        self._readers = ThreadPoolExecutor(READER_THREADS, thread_name_prefix="disk-read")
+        self._writers = ThreadPoolExecutor(WRITER_THREADS, thread_name_prefix="disk-write")
+        self._temporary_numbers = count()
+        self._scratch = bytearray(WARM_READ_BYTES)
+        self._lock: DirectoryLock | None = None
+
+    def lock(self) -> None:
+        """Keep every other process off the root until `close`. Raises DiskFault that names the holder."""
+        assert self._lock is None, "the data directory is locked already"
+        self._lock = DirectoryLock.take(self.root)
+
+    def close(self) -> None:
+        """Release the threads and the lock; never waits for the device."""
+        self._readers.shutdown(wait=False, cancel_futures=True)
+        self._writers.shutdown(wait=False, cancel_futures=True)
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def exists(self, path: str) -> bool:
+        return self._at(path).exists()
+
+    def is_directory(self, path: str) -> bool:
+        return self._at(path).is_dir()
+
+    def list_directory(self, path: str) -> list[str]:
+        with _mapped(path):
+            try:
+                return sorted(os.listdir(self._at(path)))
+            except FileNotFoundError:
+                return []
+
+    def file_size(self, path: str) -> int:
+        with _mapped(path):
+            return self._at(path).stat().st_size
+
+    def open(self, path: str) -> SystemFile:
+        with _mapped(path):
+            return SystemFile(self, path, os.open(self._at(path), _OPEN_FLAGS))
+
+    async def create(self, path: str) -> SystemFile:
+        flags = _OPEN_FLAGS | os.O_CREAT | os.O_EXCL
+        return SystemFile(self, path, await self.run_write(path, os.open, self._at(path), flags, 0o644))
+
+    def read_file(self, path: str) -> bytes:
+        with _mapped(path):
+            return self._at(path).read_bytes()
+
+    async def replace_file(self, path: str, content: bytes) -> None:
+        temporary = self._at(f"{path}.{next(self._temporary_numbers)}.tmp")
+        await self.run_write(path, _replace_file, self._at(path), temporary, content)
+
+    async def make_directory(self, path: str) -> None:
+        await self.run_write(path, _make_directory, self._at(path))
+
+    def rename(self, source: str, target: str) -> None:
+        with _mapped(source):
+            self._at(source).rename(self._at(target))
+
+    async def sync_directory(self, path: str) -> None:
+        await self.run_write(path, _sync_directory, self._at(path))
+
+    async def unlink(self, path: str) -> None:
+        await self.run_write(path, _unlink, self._at(path))
+
+    async def remove_tree(self, path: str) -> None:
+        await self.run_write(path, _remove_tree, self._at(path))
+
+    def free_bytes(self) -> int:
+        with _mapped(str(self.root)):
+            found = os.statvfs(self.root)
+            return found.f_bavail * found.f_frsize
+
+    def total_bytes(self) -> int:
+        with _mapped(str(self.root)):
+            found = os.statvfs(self.root)
+            return found.f_blocks * found.f_frsize
+
+    async def run_read(self, path: str, function: Callable[..., T], *arguments: object) -> T:
+        """A call of this module in a reader thread."""
+        return await self._run(self._readers, path, function, arguments)
+
+    async def run_write(self, path: str, function: Callable[..., T], *arguments: object) -> T:
+        """A call of this module in a writer thread."""
+        return await self._run(self._writers, path, function, arguments)
+
+    def read_warm(self, path: str, descriptor: int, position: int, size: int) -> bytes | None:
+        """`DiskFile.read` for a descriptor."""
+        with _mapped(path):
+            return _read_nowait(descriptor, position, size, self._scratch)
+
+    async def _run(
+        self, threads: ThreadPoolExecutor, path: str, function: Callable[..., T], arguments: tuple[object, ...]
+    ) -> T:
+        with _mapped(path):
+            return await asyncio.get_running_loop().run_in_executor(threads, function, *arguments)
+
+    def _at(self, path: str) -> Path:
+        assert not path.startswith("/"), f"{path} is not below the data directory"
+        assert ".." not in path.split("/"), f"{path} leaves the data directory"
+        return self.root / path
+
+
+class SystemFile:
+    """Implements `ports.DiskFile`."""
+
+    def __init__(self, disk: SystemDisk, path: str, descriptor: int) -> None:
+        self._disk = disk
+        self._path = path
+        self._descriptor = descriptor
+        self._size = os.fstat(descriptor).st_size
+        self._users = _Users(descriptor)
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    def size(self) -> int:
+        return self._size
+
+    def append(self, chunks: Sequence[Buffer]) -> None:
+        with _mapped(self._path):
+            if len(chunks) == 1:
+                self._write_rest(chunks[0], 0)
+                return
+            for first in range(0, len(chunks), IOVEC_MAX):
+                self._write_chunks(chunks[first : first + IOVEC_MAX])
+
+    def write_at(self, position: int, chunk: Buffer) -> None:
+        with _mapped(self._path):
+            view = memoryview(chunk).cast("B")
+            done = 0
+            while done < len(view):
+                done += os.pwrite(self._descriptor, view[done:], position + done)
+            self._size = max(self._size, position + done)
+
+    def read(self, position: int, size: int) -> bytes | None:
+        return self._disk.read_warm(self._path, self._descriptor, position, size)
+
+    async def read_cold(self, position: int, size: int) -> bytes:
+        return await self._disk.run_read(self._path, self._users.run(_read_all), position, size)
+
+    def truncate(self, size: int) -> None:
+        with _mapped(self._path):
+            os.ftruncate(self._descriptor, size)
+            self._size = size
+
+    async def sync(self) -> None:
+        await self._disk.run_write(self._path, self._users.run(_fdatasync))
+
+    def close(self) -> None:
+        """Closing twice is fine."""
+        self._users.close()
+
+    def _write_chunks(self, chunks: Sequence[Buffer]) -> None:
+        written = os.pwritev(self._descriptor, chunks, self._size)
+        self._size += written
+        for chunk in chunks:
+            length = memoryview(chunk).nbytes
+            if written < length:  # a short write: this chunk's rest, then every later chunk whole
+                self._write_rest(chunk, written)
+            written = max(0, written - length)
+
+    def _write_rest(self, chunk: Buffer, done: int) -> None:
+        view = memoryview(chunk).cast("B")
+        while done < len(view):
+            written = os.pwrite(self._descriptor, view[done:] if done else view, self._size)
+            self._size += written
+            done += written
+
+
+class _Users:
+    """Counts the threads inside one descriptor, and closes it when the last has left after `close`."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._guard = threading.Lock()
+        self._count = 0
+        self._is_closing = False
+
+    def run(self, function: Callable[..., T]) -> Callable[..., T]:
+        """`function(descriptor, *arguments)` for a thread. Raises OSError EBADF in it when the file was closed before it ran."""
+
+        def guarded(*arguments: object) -> T:
+            with self._guard:
+                if self._is_closing:
+                    raise OSError(errno.EBADF, "the file was closed")
+                self._count += 1
+            try:
+                return function(self._descriptor, *arguments)
+            finally:
+                with self._guard:
+                    self._count -= 1
+                    is_last = self._is_closing and self._count == 0
+                if is_last:
+                    os.close(self._descriptor)
+
+        return guarded
+
+    def close(self) -> None:
+        with self._guard:
+            is_first = not self._is_closing
+            self._is_closing = True
+            is_idle = self._count == 0
+        if is_first and is_idle:
+            os.close(self._descriptor)
+
+
+@contextmanager
+def _mapped(path: str) -> Iterator[None]:
+    try:
+        yield
+    except (FileNotFoundError, FileExistsError):
+        raise
+    except OSError as error:
+        raise _fault(path, error) from error
+
+
+def _fault(path: str, error: OSError) -> DiskFault:
+    reason = error.strerror or str(error)
+    if error.errno in _FULL:
+        return DiskFull(path, f"{reason}: free some space or shorten the retention")
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return DiskFault(path, f"{reason}: raise the limit on open files (ulimit -n)")
+    return DiskFault(path, reason)
+
+
+def _read_nowait(descriptor: int, position: int, size: int, scratch: bytearray) -> bytes | None:
+    """What the page cache has; None when a part of it is not there."""
+    if not _nowait.is_supported:
+        return os.pread(descriptor, size, position)
+    parts: list[bytes] = []
+    done = 0
+    with memoryview(scratch) as view:
+        while done < size:
+            step = min(len(view), size - done)
+            try:
+                read = os.preadv(descriptor, [view[:step]], position + done, _RWF_NOWAIT)
+            except BlockingIOError:
+                return None
+            except OSError as error:
+                if error.errno not in _NO_NOWAIT:
+                    raise
+                _nowait.is_supported = False
+                return os.pread(descriptor, size, position)
+            parts.append(bytes(view[:read]))
+            done += read
+            if read < step:
+                break
+    if done < size and position + done < os.fstat(descriptor).st_size:
+        return None  # short of the file's end: the rest is on the device
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+_RWF_NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
+
+
+class _Nowait:
+    """Whether this machine's file system can say "not in the page cache"; when not, warm reads may wait."""
+
+    is_supported = _RWF_NOWAIT != 0
+
+
+_nowait = _Nowait()
+
+
+def _read_all(descriptor: int, position: int, size: int) -> bytes:
+    content = os.pread(descriptor, size, position)
+    while content and len(content) < size:
+        more = os.pread(descriptor, size - len(content), position + len(content))
+        if not more:
+            break
+        content += more
+    return content
+
+
+def _fdatasync(descriptor: int) -> None:
+    getattr(os, "fdatasync", os.fsync)(descriptor)  # macOS has only fsync
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _replace_file(path: Path, temporary: Path, content: bytes) -> None:
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            done = 0
+            while done < len(content):
+                done += os.write(descriptor, content[done:])
+            _fdatasync(descriptor)
+        finally:
+            os.close(descriptor)
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    _sync_directory(path.parent)
+
+
+def _make_directory(path: Path) -> None:
+    path.mkdir(parents=True, exist_ok=True)
+
+
+def _unlink(path: Path) -> None:
+    path.unlink(missing_ok=True)
+
+
+def _remove_tree(path: Path) -> None:
+    """Races with nothing: whoever removes a tree owns it."""
+    try:
+        shutil.rmtree(path)
+    except FileNotFoundError:
+        return

@@ -1,0 +1,31 @@
+"""glibc's allocator settings for a process that handles megabyte blocks all day.
+
+By default glibc maps and unmaps every block above a threshold that it moves itself; each cycle costs page faults
+(measured: up to 6x the CPU for blocks of 1 MB and more). On other C libraries this does nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from typing import Final
+
+MMAP_THRESHOLD_BYTES: Final = (64 << 20, 32 << 20)
+"""Tried in order: older glibc refuses more than half its heap size (32 MiB)."""
+TRIM_THRESHOLD_BYTES: Final = 512 << 20
+
+_M_TRIM_THRESHOLD: Final = -1  # malloc.h
+_M_MMAP_THRESHOLD: Final = -3
+
+
+def tune_allocator() -> bool:
+    """Keep big blocks on the heap and the heap in the process. Returns whether glibc took the settings."""
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):
+        return False  # musl has no mallopt
+    is_mmap_set = any(mallopt(_M_MMAP_THRESHOLD, size) == 1 for size in MMAP_THRESHOLD_BYTES)
+    is_trim_set = mallopt(_M_TRIM_THRESHOLD, TRIM_THRESHOLD_BYTES) == 1
+    return is_mmap_set and is_trim_set

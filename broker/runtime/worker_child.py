@@ -1,0 +1,50 @@
+"""The child's half of `ProcessWorker`: reads calls from a socket, answers each with (is_good, result or exception)."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import socket
+import sys
+from typing import Any, Final, BinaryIO
+
+from broker.runtime.worker import LENGTH
+
+NICENESS: Final = 10
+"""The event loop goes first."""
+
+
+def main(descriptor: int) -> None:
+    """Serves until the parent closes its end."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
+    os.nice(NICENESS)
+    with socket.socket(fileno=descriptor) as connection, connection.makefile("rwb") as stream:
+        while True:
+            head = stream.read(LENGTH.size)
+            if len(head) < LENGTH.size:
+                return
+            content = stream.read(LENGTH.unpack(head)[0])
+            _answer(stream, *_run(content))
+
+
+def _run(content: bytes) -> tuple[bool, Any]:
+    try:
+        function, arguments = pickle.loads(content)  # noqa: S301 - our own parent
+        return True, function(*arguments)
+    except Exception as error:  # noqa: BLE001 - every failure goes back to the caller
+        return False, error
+
+
+def _answer(stream: BinaryIO, is_good: bool, result: Any) -> None:  # noqa: FBT001 - the wire's order
+    try:
+        content = pickle.dumps((is_good, result))
+    except Exception as error:  # noqa: BLE001 - what cannot travel is told as text
+        content = pickle.dumps((False, RuntimeError(f"{type(result).__name__} cannot be sent back: {error}")))
+    stream.write(LENGTH.pack(len(content)))
+    stream.write(content)
+    stream.flush()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
