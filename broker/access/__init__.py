@@ -1,0 +1,1 @@
+"""Who may do what: principals, rules, quotas. Pure. Empty until there is authentication."""

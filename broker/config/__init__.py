@@ -1,0 +1,1 @@
+"""Settings: one frozen dataclass per scope is the table. Pure: files and the environment are read elsewhere."""
