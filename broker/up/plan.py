@@ -1,0 +1,92 @@
+"""What `hermes up` starts: one row per child, decided from the options. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from broker.up.options import HOST, UpOptions
+
+BROKER_GRACE_S: Final = 20.0
+CONSOLE_GRACE_S: Final = 10.0
+DEMO_GRACE_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class ChildPlan:
+    """One child process.
+
+    `environment` is added to the supervisor's own; `ready_url` answers once the child serves (None:
+    a child that runs is ready); after SIGTERM it has `grace_s` seconds before its session is killed.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    working_directory: Path
+    ready_url: str | None
+    grace_s: float
+
+
+def broker_plan(options: UpOptions, python: str) -> ChildPlan:
+    """The broker, on the loopback address."""
+    flags = {
+        "--data": str(options.broker_data),
+        "--host": HOST,
+        "--kafka-port": str(options.kafka_port),
+        "--metrics-port": str(options.metrics_port),
+    }
+    return ChildPlan(
+        name="broker",
+        command=(python, "-m", "broker", "serve", "--supervised", *_flat(flags)),
+        environment={},
+        working_directory=options.home,
+        ready_url=f"{options.metrics_url}/readyz",
+        grace_s=BROKER_GRACE_S,
+    )
+
+
+def console_plan(options: UpOptions, python: str) -> ChildPlan:
+    """The console with its worker and beat, one process."""
+    return ChildPlan(
+        name="console",
+        command=(
+            python,
+            *("manage.py", "console", "--supervised"),
+            *_flat({"--host": HOST, "--port": str(options.console_port)}),
+        ),
+        environment=console_environment(options),
+        working_directory=options.home,
+        ready_url=f"{options.console_url}/healthz",
+        grace_s=CONSOLE_GRACE_S,
+    )
+
+
+def demo_plan(options: UpOptions, python: str) -> ChildPlan:
+    """The workload, through the same port as every other client."""
+    flags = {"--bootstrap": options.bootstrap}
+    return ChildPlan(
+        name="demo",
+        command=(python, "-m", "broker", "demo", "--supervised", *_flat(flags)),
+        environment={},
+        working_directory=options.home,
+        ready_url=None,
+        grace_s=DEMO_GRACE_S,
+    )
+
+
+def console_environment(options: UpOptions) -> dict[str, str]:
+    """What every `manage.py` command of this installation needs to find the same files."""
+    return {
+        "HERMES_DATA_DIR": str(options.data),
+        "HERMES_BOOTSTRAP": options.bootstrap,
+        "HERMES_METRICS_URL": f"{options.metrics_url}/metrics",
+        "HERMES_CONSOLE_URL": options.console_url,
+        "HERMES_CONSOLE_PORT": str(options.console_port),
+    }
+
+
+def _flat(flags: Mapping[str, str]) -> list[str]:
+    return [word for pair in flags.items() for word in pair]
