@@ -1,9 +1,11 @@
-"""Every metric declared once, and the light objects that count. No clock, no I/O, no names of Prometheus' client.
+"""Every metric declared once, and the light objects that count. No clock, no I/O, no names of
+Prometheus' client.
 
-`Metrics` is the table: a field per metric. Names follow Prometheus (`hermes_`, base units, `_total` for counters).
-Hot paths bind their labels once (`labels(api="Produce")`) and then call `add`, `set` or `observe` on plain numbers.
-A metric marked `is_computed` holds nothing: the scrape computes its samples from the broker's state.
-Label values are bounded: beyond `CHILDREN_MAX` children of one metric, all further ones share the child `other`.
+`Metrics` is the table: a field per metric. Names follow Prometheus (`hermes_`, base units, `_total`
+for counters). Hot paths bind their labels once (`labels(api="Produce")`) and then call `add`, `set`
+or `observe` on plain numbers. A metric marked `is_computed` holds nothing: the scrape computes its
+samples from the broker's state. Label values are bounded: beyond `CHILDREN_MAX` children of one
+metric, all further ones share the child `other`.
 """
 
 from __future__ import annotations
@@ -59,7 +61,10 @@ class Value:
 
 
 class Distribution:
-    """Counts of observations by bucket; `counts[i]` lie in (bounds[i-1], bounds[i]], the last one above all bounds."""
+    """Counts of observations by bucket.
+
+    `counts[i]` lie in (bounds[i-1], bounds[i]], the last one above all bounds.
+    """
 
     __slots__ = ("_earlier", "_mark", "_mark_ms", "counts", "sum")
 
@@ -79,7 +84,10 @@ class Distribution:
         return sum(self.counts)
 
     def recent_counts(self, now_ms: float) -> list[int]:
-        """Counts of the last one to two windows (since the start, before the first is over); a scrape drives it."""
+        """Counts of the last one to two windows (since the start, before the first is over).
+
+        A scrape drives it.
+        """
         if self._mark_ms is None:
             self._mark_ms = now_ms
         elif now_ms - self._mark_ms >= RECENT_WINDOW_MS:
@@ -101,12 +109,16 @@ class Metric(Generic[C]):
 
     def __init__(self, spec: MetricSpec, make: Callable[[], C]) -> None:
         self.spec = spec
-        self._make = make
-        self.children: dict[tuple[str, ...], C] = {} if spec.labels or spec.is_computed else {(): make()}
+        self._make: Callable[[], C] = make
+        self.children: dict[tuple[str, ...], C] = (
+            {} if spec.labels or spec.is_computed else {(): make()}
+        )
 
     def labels(self, **labels: str) -> C:
         """The child with these label values, made when new; keep it on hot paths."""
-        assert len(labels) == len(self.spec.labels), f"{self.spec.name} has the labels {self.spec.labels}"
+        assert len(labels) == len(self.spec.labels), (
+            f"{self.spec.name} has the labels {self.spec.labels}"
+        )
         key = tuple(labels[name] for name in self.spec.labels)
         child = self.children.get(key)
         if child is None:
@@ -153,7 +165,8 @@ class Histogram(Metric[Distribution]):
 
 
 def percentile(counts: Sequence[int], quantile: float) -> float | None:
-    """The value below which `quantile` (0 to 1) of the observations lie, interpolated in its bucket; None without any.
+    """The value below which `quantile` (0 to 1) of the observations lie, interpolated in its
+    bucket; None without any.
 
     An observation above the last bound counts as that bound.
     """
@@ -172,12 +185,16 @@ def percentile(counts: Sequence[int], quantile: float) -> float | None:
     return DURATION_BOUNDS[-1]
 
 
-def _counter(name: str, documentation: str, labels: tuple[str, ...] = (), *, computed: bool = False) -> Counter:
+def _counter(
+    name: str, documentation: str, labels: tuple[str, ...] = (), *, computed: bool = False
+) -> Counter:
     spec = MetricSpec(name, MetricKind.COUNTER, documentation, labels, computed)
     return _field(spec, lambda: Counter(spec, Value))
 
 
-def _gauge(name: str, documentation: str, labels: tuple[str, ...] = (), *, computed: bool = False) -> Gauge:
+def _gauge(
+    name: str, documentation: str, labels: tuple[str, ...] = (), *, computed: bool = False
+) -> Gauge:
     spec = MetricSpec(name, MetricKind.GAUGE, documentation, labels, computed)
     return _field(spec, lambda: Gauge(spec, Value))
 
@@ -191,7 +208,8 @@ M = TypeVar("M")
 
 
 def _field(spec: MetricSpec, make: Callable[[], M]) -> M:
-    return cast(M, dataclasses.field(default_factory=make, metadata={"spec": spec}))
+    field: Any = dataclasses.field(default_factory=make, metadata={"spec": spec})
+    return cast("M", field)
 
 
 _PARTITION: Final = ("topic", "partition")
@@ -205,27 +223,37 @@ class Metrics:
     # Requests.
     requests_total: Counter = _counter("hermes_requests_total", "Requests received.", ("api",))
     request_errors_total: Counter = _counter(
-        "hermes_request_errors_total", "Error codes in answers, one for each topic, partition or group refused.",
+        "hermes_request_errors_total",
+        "Error codes in answers, one for each topic, partition or group refused.",
         ("api", "error"),
     )
     request_duration_seconds: Histogram = _histogram(
-        "hermes_request_duration_seconds", "From a request's last byte to its answer handed to the socket.", ("api",)
+        "hermes_request_duration_seconds",
+        "From a request's last byte to its answer handed to the socket.",
+        ("api",),
     )
     request_duration_quantile_seconds: Gauge = _gauge(
         "hermes_request_duration_quantile_seconds",
         "The quantile of hermes_request_duration_seconds over the last one to two minutes.",
-        ("api", "quantile"), computed=True,
+        ("api", "quantile"),
+        computed=True,
     )
     queued_requests: Gauge = _gauge(
-        "hermes_queued_requests", "Requests received and not answered yet, parked fetches and joins included."
+        "hermes_queued_requests",
+        "Requests received and not answered yet, parked fetches and joins included.",
     )
     queued_responses: Gauge = _gauge(
-        "hermes_queued_responses", "Answers that are ready and wait for an earlier one or for their client to read."
+        "hermes_queued_responses",
+        "Answers that are ready and wait for an earlier one or for their client to read.",
     )
-    inflight_bytes: Gauge = _gauge("hermes_inflight_bytes", "Bytes held for requests, half-received ones included.")
+    inflight_bytes: Gauge = _gauge(
+        "hermes_inflight_bytes", "Bytes held for requests, half-received ones included."
+    )
     parked_fetches: Gauge = _gauge("hermes_parked_fetches", "Fetches that wait for records.")
     malformed_requests_total: Counter = _counter(
-        "hermes_malformed_requests_total", "Connections closed because of what they sent.", ("reason",)
+        "hermes_malformed_requests_total",
+        "Connections closed because of what they sent.",
+        ("reason",),
     )
     fetch_sessions: Gauge = _gauge("hermes_fetch_sessions", "Incremental fetch sessions kept.")
     fetch_sessions_evicted_total: Counter = _counter(
@@ -234,7 +262,9 @@ class Metrics:
 
     # Connections.
     connections: Gauge = _gauge("hermes_connections", "Open client connections.")
-    connections_opened_total: Counter = _counter("hermes_connections_opened_total", "Client connections accepted.")
+    connections_opened_total: Counter = _counter(
+        "hermes_connections_opened_total", "Client connections accepted."
+    )
     connections_closed_total: Counter = _counter(
         "hermes_connections_closed_total", "Client connections closed, by reason.", ("reason",)
     )
@@ -243,95 +273,152 @@ class Metrics:
     )
 
     # Data.
-    records_in_total: Counter = _counter("hermes_records_in_total", "Records appended for clients.", ("topic",))
-    bytes_in_total: Counter = _counter("hermes_bytes_in_total", "Bytes of batches appended for clients.", ("topic",))
-    records_out_total: Counter = _counter("hermes_records_out_total", "Records sent to consumers.", ("topic",))
-    bytes_out_total: Counter = _counter("hermes_bytes_out_total", "Bytes of batches sent to consumers.", ("topic",))
+    records_in_total: Counter = _counter(
+        "hermes_records_in_total", "Records appended for clients.", ("topic",)
+    )
+    bytes_in_total: Counter = _counter(
+        "hermes_bytes_in_total", "Bytes of batches appended for clients.", ("topic",)
+    )
+    records_out_total: Counter = _counter(
+        "hermes_records_out_total", "Records sent to consumers.", ("topic",)
+    )
+    bytes_out_total: Counter = _counter(
+        "hermes_bytes_out_total", "Bytes of batches sent to consumers.", ("topic",)
+    )
     duplicate_batches_total: Counter = _counter(
-        "hermes_duplicate_batches_total", "Retried batches of idempotent producers that were in the log already."
+        "hermes_duplicate_batches_total",
+        "Retried batches of idempotent producers that were in the log already.",
     )
     log_flush_duration_seconds: Histogram = _histogram(
         "hermes_log_flush_duration_seconds", "Writing what was staged for one partition."
     )
-    segments_rolled_total: Counter = _counter("hermes_segments_rolled_total", "Segments closed for a new one.")
+    segments_rolled_total: Counter = _counter(
+        "hermes_segments_rolled_total", "Segments closed for a new one."
+    )
     retention_deleted_segments_total: Counter = _counter(
         "hermes_retention_deleted_segments_total", "Segments deleted because of age or size."
     )
     retention_deleted_bytes_total: Counter = _counter(
         "hermes_retention_deleted_bytes_total", "Bytes of segments deleted because of age or size."
     )
-    cleaner_runs_total: Counter = _counter("hermes_cleaner_runs_total", "Compactions of a partition.", ("outcome",))
+    cleaner_runs_total: Counter = _counter(
+        "hermes_cleaner_runs_total", "Compactions of a partition.", ("outcome",)
+    )
     cleaner_removed_bytes_total: Counter = _counter(
         "hermes_cleaner_removed_bytes_total", "Bytes that compaction took out of segments."
     )
     recoveries_total: Counter = _counter(
         "hermes_recoveries_total",
-        "Partitions opened at start: clean, recovered (scanned after an unclean stop), truncated or quarantined.",
+        "Partitions opened at start: clean, recovered (scanned after an unclean stop), truncated "
+        "or quarantined.",
         ("outcome",),
     )
     recovery_truncated_bytes_total: Counter = _counter(
         "hermes_recovery_truncated_bytes_total", "Bytes of torn tails that recovery cut off."
     )
-    disk_faults_total: Counter = _counter("hermes_disk_faults_total", "Failed disk operations.", ("kind",))
-    metastore_faults_total: Counter = _counter("hermes_metastore_faults_total", "Failed metastore operations.")
+    disk_faults_total: Counter = _counter(
+        "hermes_disk_faults_total", "Failed disk operations.", ("kind",)
+    )
+    metastore_faults_total: Counter = _counter(
+        "hermes_metastore_faults_total", "Failed metastore operations."
+    )
 
     # Partitions, computed at each scrape.
     topics: Gauge = _gauge("hermes_topics", "Topics, internal ones included.", computed=True)
     partitions: Gauge = _gauge("hermes_partitions", "Partitions on this node.", computed=True)
     offline_partitions: Gauge = _gauge(
-        "hermes_offline_partitions", "Partitions that a fault took offline; each needs an operator.", computed=True
+        "hermes_offline_partitions",
+        "Partitions that a fault took offline; each needs an operator.",
+        computed=True,
     )
-    log_size_bytes: Gauge = _gauge("hermes_log_size_bytes", "Bytes of a partition's segments.", _PARTITION, computed=True)
+    log_size_bytes: Gauge = _gauge(
+        "hermes_log_size_bytes", "Bytes of a partition's segments.", _PARTITION, computed=True
+    )
     log_start_offset: Gauge = _gauge(
-        "hermes_log_start_offset", "The first offset that a partition still holds.", _PARTITION, computed=True
+        "hermes_log_start_offset",
+        "The first offset that a partition still holds.",
+        _PARTITION,
+        computed=True,
     )
     high_watermark: Gauge = _gauge(
-        "hermes_high_watermark", "The end of what consumers may read of a partition.", _PARTITION, computed=True
+        "hermes_high_watermark",
+        "The end of what consumers may read of a partition.",
+        _PARTITION,
+        computed=True,
     )
 
     # Groups.
     groups: Gauge = _gauge("hermes_groups", "Groups by state.", ("state",), computed=True)
-    group_members: Gauge = _gauge("hermes_group_members", "Members of a group.", ("group",), computed=True)
+    group_members: Gauge = _gauge(
+        "hermes_group_members", "Members of a group.", ("group",), computed=True
+    )
     group_rebalances_total: Counter = _counter(
         "hermes_group_rebalances_total", "Rebalances completed: generations begun.", ("group",)
     )
-    offset_commits_total: Counter = _counter("hermes_offset_commits_total", "Offsets committed.", ("group",))
+    offset_commits_total: Counter = _counter(
+        "hermes_offset_commits_total", "Offsets committed.", ("group",)
+    )
     group_committed_offset: Gauge = _gauge(
-        "hermes_group_committed_offset", "The offset that a group committed.", _GROUP_PARTITION, computed=True
+        "hermes_group_committed_offset",
+        "The offset that a group committed.",
+        _GROUP_PARTITION,
+        computed=True,
     )
     group_lag_records: Gauge = _gauge(
         "hermes_group_lag_records",
-        "Records between a group's committed offset and the high watermark; absent without a commit.",
-        _GROUP_PARTITION, computed=True,
+        "Records between a group's committed offset and the high watermark; absent without a "
+        "commit.",
+        _GROUP_PARTITION,
+        computed=True,
     )
     group_oldest_unread_seconds: Gauge = _gauge(
         "hermes_group_oldest_unread_seconds",
-        "Age, by the broker's clock at append, of the first record that a group has not committed; 0 without lag.",
-        _GROUP_PARTITION, computed=True,
+        "Age, by the broker's clock at append, of the first record that a group has not "
+        "committed; 0 without lag.",
+        _GROUP_PARTITION,
+        computed=True,
     )
 
     # The process.
     loop_lag_seconds: Histogram = _histogram(
-        "hermes_loop_lag_seconds", "How late the event loop ran a timer: the longest step in between."
+        "hermes_loop_lag_seconds",
+        "How late the event loop ran a timer: the longest step in between.",
     )
     loop_lag_quantile_seconds: Gauge = _gauge(
-        "hermes_loop_lag_quantile_seconds", "The quantile of hermes_loop_lag_seconds over the last one to two minutes.",
-        ("quantile",), computed=True,
+        "hermes_loop_lag_quantile_seconds",
+        "The quantile of hermes_loop_lag_seconds over the last one to two minutes.",
+        ("quantile",),
+        computed=True,
     )
-    descriptors_open: Gauge = _gauge("hermes_descriptors_open", "Open file descriptors.", computed=True)
-    descriptors_limit: Gauge = _gauge("hermes_descriptors_limit", "File descriptors allowed.", computed=True)
-    disk_used_bytes: Gauge = _gauge("hermes_disk_used_bytes", "Used bytes of the data directory's file system.", computed=True)
-    disk_free_bytes: Gauge = _gauge("hermes_disk_free_bytes", "Free bytes of the data directory's file system.", computed=True)
+    descriptors_open: Gauge = _gauge(
+        "hermes_descriptors_open", "Open file descriptors.", computed=True
+    )
+    descriptors_limit: Gauge = _gauge(
+        "hermes_descriptors_limit", "File descriptors allowed.", computed=True
+    )
+    disk_used_bytes: Gauge = _gauge(
+        "hermes_disk_used_bytes", "Used bytes of the data directory's file system.", computed=True
+    )
+    disk_free_bytes: Gauge = _gauge(
+        "hermes_disk_free_bytes", "Free bytes of the data directory's file system.", computed=True
+    )
     process_resident_memory_bytes: Gauge = _gauge(
-        "hermes_process_resident_memory_bytes", "Resident memory of the broker process.", computed=True
+        "hermes_process_resident_memory_bytes",
+        "Resident memory of the broker process.",
+        computed=True,
     )
     process_cpu_seconds_total: Counter = _counter(
         "hermes_process_cpu_seconds_total", "Processor time of the broker process.", computed=True
     )
-    uptime_seconds: Gauge = _gauge("hermes_uptime_seconds", "Time since the broker started.", computed=True)
+    uptime_seconds: Gauge = _gauge(
+        "hermes_uptime_seconds", "Time since the broker started.", computed=True
+    )
     ready: Gauge = _gauge("hermes_ready", "1 when the broker serves, else 0.", computed=True)
     node_info: Gauge = _gauge(
-        "hermes_node_info", "Always 1; the labels say who answers.", ("node_id", "cluster_id", "version"), computed=True
+        "hermes_node_info",
+        "Always 1; the labels say who answers.",
+        ("node_id", "cluster_id", "version"),
+        computed=True,
     )
 
     def all(self) -> Iterator[Metric[Any]]:
@@ -340,4 +427,6 @@ class Metrics:
             yield getattr(self, field.name)
 
 
-METRICS: Final[tuple[MetricSpec, ...]] = tuple(f.metadata["spec"] for f in dataclasses.fields(Metrics))
+METRICS: Final[tuple[MetricSpec, ...]] = tuple(
+    f.metadata["spec"] for f in dataclasses.fields(Metrics)
+)

@@ -1,1 +1,4 @@
-"""Settings: one frozen dataclass per scope is the table. Pure: files and the environment are read elsewhere."""
+"""Settings: one frozen dataclass per scope is the table. Pure.
+
+Files and the environment are read elsewhere.
+"""

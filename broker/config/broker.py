@@ -1,5 +1,6 @@
-"""The settings of a broker process. Names and defaults are Kafka's where Kafka has the setting; ours begin with
-`hermes.`. The cluster-wide defaults of topic settings and the coordinator's settings are sections of this table.
+"""The settings of a broker process. Names and defaults are Kafka's where Kafka has the setting;
+ours begin with `hermes.`. The cluster-wide defaults of topic settings and the coordinator's
+settings are sections of this table.
 
 Settings that name files, sockets or counts of preallocated things need a restart; limits are live.
 """
@@ -28,7 +29,10 @@ class ListenerAddress(NamedTuple):
 
 
 def parse_listener(text: str) -> ListenerAddress:
-    """`PLAINTEXT://127.0.0.1:9092`. IPv6 hosts stand in brackets. Raises ValueError with a sentence."""
+    """`PLAINTEXT://127.0.0.1:9092`. IPv6 hosts stand in brackets.
+
+    Raises ValueError with a sentence.
+    """
     name, separator, address = text.partition("://")
     host, colon, port = address.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
@@ -53,15 +57,20 @@ def _check_listeners(text: str) -> str | None:
     except ValueError as error:
         return str(error)
     if not is_loopback(address.host):
-        return f"must be an address of this machine alone until there is authentication, found {address.host}"
+        return (
+            "must be an address of this machine alone until there is authentication, "
+            f"found {address.host}"
+        )
     return None
 
 
 def _check_advertised(text: str) -> str | None:
     try:
-        return None if text == "" or parse_listener(text) else None
+        if text:
+            parse_listener(text)
     except ValueError as error:
         return str(error)
+    return None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,143 +78,271 @@ class BrokerSettings:
     """One snapshot of a broker's effective settings."""
 
     node_id: int = setting(
-        "node.id", 0, "The number of this node, unique in its cluster and never changed.",
-        minimum=0, maximum=INT32_MAX,
+        "node.id",
+        0,
+        "The number of this node, unique in its cluster and never changed.",
+        minimum=0,
+        maximum=INT32_MAX,
     )
-    log_dir: str = setting("log.dir", "data", "The directory that holds everything the broker stores.")
+    log_dir: str = setting(
+        "log.dir", "data", "The directory that holds everything the broker stores."
+    )
     listeners: str = setting(
-        "listeners", "PLAINTEXT://127.0.0.1:9092",
-        "Where clients connect, as NAME://host:port; port 0 takes any free one.", check=_check_listeners,
+        "listeners",
+        "PLAINTEXT://127.0.0.1:9092",
+        "Where clients connect, as NAME://host:port; port 0 takes any free one.",
+        check=_check_listeners,
     )
     advertised_listeners: str = setting(
-        "advertised.listeners", "",
-        "The address that clients are told, as NAME://host:port; empty means the one that was bound.",
+        "advertised.listeners",
+        "",
+        "The address that clients are told, as NAME://host:port; empty means the one that was "
+        "bound.",
         check=_check_advertised,
     )
     hermes_metrics_host: str = setting(
         "hermes.metrics.host", "127.0.0.1", "The address of /metrics, /healthz and /readyz."
     )
     hermes_metrics_port: int = setting(
-        "hermes.metrics.port", 9404, "The port of /metrics, /healthz and /readyz; 0 takes any, -1 serves none.",
-        minimum=-1, maximum=65_535,
+        "hermes.metrics.port",
+        9404,
+        "The port of /metrics, /healthz and /readyz; 0 takes any, -1 serves none.",
+        minimum=-1,
+        maximum=65_535,
     )
     hermes_metrics_lag_refresh_ms: int = setting(
-        "hermes.metrics.lag.refresh.ms", 2_000,
-        "How long a computed age of a group's oldest unread record is served before it is looked up again.",
-        unit=Unit.MS, minimum=0, maximum=INT32_MAX, live=True,
+        "hermes.metrics.lag.refresh.ms",
+        2_000,
+        "How long a computed age of a group's oldest unread record is served before it is looked "
+        "up again.",
+        unit=Unit.MS,
+        minimum=0,
+        maximum=INT32_MAX,
+        live=True,
     )
 
     # Requests and connections.
     socket_request_max_bytes: int = setting(
-        "socket.request.max.bytes", 104_857_600, "A larger request closes its connection before it is read.",
-        unit=Unit.BYTES, minimum=1024, maximum=INT32_MAX, live=True,
+        "socket.request.max.bytes",
+        104_857_600,
+        "A larger request closes its connection before it is read.",
+        unit=Unit.BYTES,
+        minimum=1024,
+        maximum=INT32_MAX,
+        live=True,
     )
     socket_listen_backlog_size: int = setting(
-        "socket.listen.backlog.size", 1_024, "Connections that the system holds until the broker accepts them.",
-        unit=Unit.COUNT, minimum=1, maximum=65_535,
+        "socket.listen.backlog.size",
+        1_024,
+        "Connections that the system holds until the broker accepts them.",
+        unit=Unit.COUNT,
+        minimum=1,
+        maximum=65_535,
     )
     queued_max_requests: int = setting(
-        "queued.max.requests", 500,
+        "queued.max.requests",
+        500,
         "Requests being worked on or waiting, of all connections; beyond it no connection is read.",
-        unit=Unit.COUNT, minimum=1, maximum=INT32_MAX, live=True,
+        unit=Unit.COUNT,
+        minimum=1,
+        maximum=INT32_MAX,
+        live=True,
     )
     queued_max_request_bytes: int = setting(
-        "queued.max.request.bytes", 512 << 20,
-        "Memory for requests of all connections, half-received ones included; beyond it no connection is read.",
-        unit=Unit.BYTES, minimum=1 << 20, maximum=INT64_MAX, live=True,
+        "queued.max.request.bytes",
+        512 << 20,
+        "Memory for requests of all connections, half-received ones included; beyond it no "
+        "connection is read.",
+        unit=Unit.BYTES,
+        minimum=1 << 20,
+        maximum=INT64_MAX,
+        live=True,
     )
     max_connections: int = setting(
-        "max.connections", 10_000, "Connections in all; one more is closed at once.",
-        unit=Unit.COUNT, minimum=1, maximum=INT32_MAX, live=True,
+        "max.connections",
+        10_000,
+        "Connections in all; one more is closed at once.",
+        unit=Unit.COUNT,
+        minimum=1,
+        maximum=INT32_MAX,
+        live=True,
     )
     max_connections_per_ip: int = setting(
-        "max.connections.per.ip", INT32_MAX, "Connections from one address; one more is closed at once.",
-        unit=Unit.COUNT, minimum=0, maximum=INT32_MAX, live=True,
+        "max.connections.per.ip",
+        INT32_MAX,
+        "Connections from one address; one more is closed at once.",
+        unit=Unit.COUNT,
+        minimum=0,
+        maximum=INT32_MAX,
+        live=True,
     )
     connections_max_idle_ms: int = setting(
-        "connections.max.idle.ms", 600_000, "A connection without a request for this long is closed.",
-        unit=Unit.MS, minimum=1_000, maximum=INT64_MAX, live=True,
+        "connections.max.idle.ms",
+        600_000,
+        "A connection without a request for this long is closed.",
+        unit=Unit.MS,
+        minimum=1_000,
+        maximum=INT64_MAX,
+        live=True,
     )
     hermes_connection_inflight_requests_max: int = setting(
-        "hermes.connection.inflight.requests.max", 128,
+        "hermes.connection.inflight.requests.max",
+        128,
         "Unanswered requests of one connection; beyond it the connection is not read.",
-        unit=Unit.COUNT, minimum=1, maximum=INT32_MAX, live=True,
+        unit=Unit.COUNT,
+        minimum=1,
+        maximum=INT32_MAX,
+        live=True,
     )
     hermes_connection_inflight_bytes_max: int = setting(
-        "hermes.connection.inflight.bytes.max", 64 << 20,
-        "Bytes of one connection's unanswered requests and unsent answers; beyond it the connection is not read.",
-        unit=Unit.BYTES, minimum=1 << 16, maximum=INT64_MAX, live=True,
+        "hermes.connection.inflight.bytes.max",
+        64 << 20,
+        "Bytes of one connection's unanswered requests and unsent answers; beyond it the "
+        "connection is not read.",
+        unit=Unit.BYTES,
+        minimum=1 << 16,
+        maximum=INT64_MAX,
+        live=True,
     )
     hermes_request_read_timeout_ms: int = setting(
-        "hermes.request.read.timeout.ms", 30_000,
+        "hermes.request.read.timeout.ms",
+        30_000,
         "A request that is not complete this long after its first byte closes its connection.",
-        unit=Unit.MS, minimum=100, maximum=INT32_MAX, live=True,
+        unit=Unit.MS,
+        minimum=100,
+        maximum=INT32_MAX,
+        live=True,
     )
     hermes_descriptors_reserved: int = setting(
-        "hermes.descriptors.reserved", 256,
+        "hermes.descriptors.reserved",
+        256,
         "File descriptors that connections may not use, kept for storage.",
-        unit=Unit.COUNT, minimum=16, maximum=INT32_MAX,
+        unit=Unit.COUNT,
+        minimum=16,
+        maximum=INT32_MAX,
     )
     hermes_shutdown_timeout_ms: int = setting(
-        "hermes.shutdown.timeout.ms", 10_000, "How long a stopping broker waits for requests under way.",
-        unit=Unit.MS, minimum=0, maximum=INT32_MAX, live=True,
+        "hermes.shutdown.timeout.ms",
+        10_000,
+        "How long a stopping broker waits for requests under way.",
+        unit=Unit.MS,
+        minimum=0,
+        maximum=INT32_MAX,
+        live=True,
     )
 
     # Topics.
     num_partitions: int = setting(
-        "num.partitions", 1, "Partitions of a topic whose creator names no number.",
-        unit=Unit.COUNT, minimum=1, maximum=10_000, scope=Scope.CLUSTER, live=True,
+        "num.partitions",
+        1,
+        "Partitions of a topic whose creator names no number.",
+        unit=Unit.COUNT,
+        minimum=1,
+        maximum=10_000,
+        scope=Scope.CLUSTER,
+        live=True,
     )
     default_replication_factor: int = setting(
-        "default.replication.factor", 1, "Replicas of a partition whose creator names no number. 1 is the only value yet.",
-        unit=Unit.COUNT, minimum=1, maximum=1, scope=Scope.CLUSTER, live=True,
+        "default.replication.factor",
+        1,
+        "Replicas of a partition whose creator names no number. 1 is the only value yet.",
+        unit=Unit.COUNT,
+        minimum=1,
+        maximum=1,
+        scope=Scope.CLUSTER,
+        live=True,
     )
     auto_create_topics_enable: bool = setting(
-        "auto.create.topics.enable", True,
-        "Whether asking for the metadata of an unknown topic creates it, when the client allows it.",
-        scope=Scope.CLUSTER, live=True,
+        "auto.create.topics.enable",
+        True,
+        "Whether asking for the metadata of an unknown topic creates it, when the client allows "
+        "it.",
+        scope=Scope.CLUSTER,
+        live=True,
     )
     delete_topic_enable: bool = setting(
-        "delete.topic.enable", True, "Whether clients may delete topics.", scope=Scope.CLUSTER, live=True
+        "delete.topic.enable",
+        True,
+        "Whether clients may delete topics.",
+        scope=Scope.CLUSTER,
+        live=True,
     )
     hermes_partitions_max: int = setting(
-        "hermes.partitions.max", 10_000, "Partitions on one node, internal ones included; more are refused.",
-        unit=Unit.COUNT, minimum=1, maximum=1_000_000, live=True,
+        "hermes.partitions.max",
+        10_000,
+        "Partitions on one node, internal ones included; more are refused.",
+        unit=Unit.COUNT,
+        minimum=1,
+        maximum=1_000_000,
+        live=True,
     )
 
     # Fetching.
     fetch_max_bytes: int = setting(
-        "fetch.max.bytes", 57_671_680, "The most bytes of records in one Fetch answer.",
-        unit=Unit.BYTES, minimum=1024, maximum=INT32_MAX, live=True,
+        "fetch.max.bytes",
+        57_671_680,
+        "The most bytes of records in one Fetch answer.",
+        unit=Unit.BYTES,
+        minimum=1024,
+        maximum=INT32_MAX,
+        live=True,
     )
     max_incremental_fetch_session_cache_slots: int = setting(
-        "max.incremental.fetch.session.cache.slots", 1_000, "Incremental fetch sessions kept at a time.",
-        unit=Unit.COUNT, minimum=0, maximum=INT32_MAX, live=True,
+        "max.incremental.fetch.session.cache.slots",
+        1_000,
+        "Incremental fetch sessions kept at a time.",
+        unit=Unit.COUNT,
+        minimum=0,
+        maximum=INT32_MAX,
+        live=True,
     )
     min_incremental_fetch_session_eviction_ms: int = setting(
-        "min.incremental.fetch.session.eviction.ms", 120_000,
+        "min.incremental.fetch.session.eviction.ms",
+        120_000,
         "A fetch session that was used within this time does not give way to a new one.",
-        unit=Unit.MS, minimum=0, maximum=INT64_MAX, live=True,
+        unit=Unit.MS,
+        minimum=0,
+        maximum=INT64_MAX,
+        live=True,
     )
 
     # Producers and the log.
     producer_id_expiration_ms: int = setting(
-        "producer.id.expiration.ms", 86_400_000,
+        "producer.id.expiration.ms",
+        86_400_000,
         "A partition forgets an idempotent producer that was silent for this long.",
-        unit=Unit.MS, minimum=1, maximum=INT32_MAX, scope=Scope.CLUSTER, live=True,
+        unit=Unit.MS,
+        minimum=1,
+        maximum=INT32_MAX,
+        scope=Scope.CLUSTER,
+        live=True,
     )
     log_retention_check_interval_ms: int = setting(
-        "log.retention.check.interval.ms", 300_000, "How often segments past their retention are looked for.",
-        unit=Unit.MS, minimum=1, maximum=INT64_MAX, live=True,
+        "log.retention.check.interval.ms",
+        300_000,
+        "How often segments past their retention are looked for.",
+        unit=Unit.MS,
+        minimum=1,
+        maximum=INT64_MAX,
+        live=True,
     )
     log_cleaner_backoff_ms: int = setting(
-        "log.cleaner.backoff.ms", 15_000, "How long the cleaner rests when there is nothing to clean.",
-        unit=Unit.MS, minimum=0, maximum=INT64_MAX, live=True,
+        "log.cleaner.backoff.ms",
+        15_000,
+        "How long the cleaner rests when there is nothing to clean.",
+        unit=Unit.MS,
+        minimum=0,
+        maximum=INT64_MAX,
+        live=True,
     )
     hermes_decompression_bytes_max: int = setting(
-        "hermes.decompression.bytes.max", 128 << 20,
+        "hermes.decompression.bytes.max",
+        128 << 20,
         "A batch that unpacks to more is refused wherever the broker has to open it.",
-        unit=Unit.BYTES, minimum=1024, maximum=INT32_MAX, live=True,
+        unit=Unit.BYTES,
+        minimum=1024,
+        maximum=INT32_MAX,
+        live=True,
     )
 
     group: GroupSettings = section(GroupSettings)

@@ -1,4 +1,7 @@
-"""The settings of the group coordinator. Names and defaults are Kafka's where Kafka has the setting."""
+"""The settings of the group coordinator.
+
+Names and defaults are Kafka's where Kafka has the setting.
+"""
 
 from __future__ import annotations
 
@@ -17,73 +20,116 @@ class GroupSettings:
         "group.min.session.timeout.ms",
         6_000,
         "The shortest session timeout a member may ask for.",
-        unit=Unit.MS, minimum=1, maximum=INT32_MAX, scope=Scope.CLUSTER, live=True,
+        unit=Unit.MS,
+        minimum=1,
+        maximum=INT32_MAX,
+        scope=Scope.CLUSTER,
+        live=True,
     )
     group_max_session_timeout_ms: int = setting(
         "group.max.session.timeout.ms",
         1_800_000,
         "The longest session timeout a member may ask for.",
-        unit=Unit.MS, minimum=1, maximum=INT32_MAX, scope=Scope.CLUSTER, live=True,
+        unit=Unit.MS,
+        minimum=1,
+        maximum=INT32_MAX,
+        scope=Scope.CLUSTER,
+        live=True,
     )
     group_initial_rebalance_delay_ms: int = setting(
         "group.initial.rebalance.delay.ms",
         3_000,
         "How long the first rebalance of an empty group waits for more members.",
-        unit=Unit.MS, minimum=0, maximum=INT32_MAX, scope=Scope.CLUSTER, live=True,
+        unit=Unit.MS,
+        minimum=0,
+        maximum=INT32_MAX,
+        scope=Scope.CLUSTER,
+        live=True,
     )
     group_max_size: int = setting(
         "group.max.size",
         10_000,
         "How many members a group may have (Kafka sets no limit).",
-        unit=Unit.COUNT, minimum=1, maximum=INT32_MAX, scope=Scope.CLUSTER, live=True,
+        unit=Unit.COUNT,
+        minimum=1,
+        maximum=INT32_MAX,
+        scope=Scope.CLUSTER,
+        live=True,
     )
     hermes_groups_max: int = setting(
         "hermes.groups.max",
         100_000,
         "How many groups a node coordinates at most; a join or commit of one more is refused.",
-        unit=Unit.COUNT, minimum=1, maximum=INT32_MAX, live=True,
+        unit=Unit.COUNT,
+        minimum=1,
+        maximum=INT32_MAX,
+        live=True,
     )
     offset_metadata_max_bytes: int = setting(
         "offset.metadata.max.bytes",
         4_096,
         "The longest text a client may attach to a committed offset.",
-        unit=Unit.BYTES, minimum=0, maximum=INT32_MAX, scope=Scope.CLUSTER, live=True,
+        unit=Unit.BYTES,
+        minimum=0,
+        maximum=INT32_MAX,
+        scope=Scope.CLUSTER,
+        live=True,
     )
     offsets_retention_minutes: int = setting(
         "offsets.retention.minutes",
         10_080,
         "Offsets of a group without members are forgotten this long after it lost its last one.",
-        unit=Unit.MINUTES, minimum=1, maximum=INT32_MAX, scope=Scope.CLUSTER, live=True,
+        unit=Unit.MINUTES,
+        minimum=1,
+        maximum=INT32_MAX,
+        scope=Scope.CLUSTER,
+        live=True,
     )
     offsets_retention_check_interval_ms: int = setting(
         "offsets.retention.check.interval.ms",
         600_000,
         "How often expired offsets are looked for.",
-        unit=Unit.MS, minimum=1, maximum=INT64_MAX, live=True,
+        unit=Unit.MS,
+        minimum=1,
+        maximum=INT64_MAX,
+        live=True,
     )
     offsets_commit_timeout_ms: int = setting(
         "offsets.commit.timeout.ms",
         5_000,
         "A commit that could not be stored for this long is answered with REQUEST_TIMED_OUT.",
-        unit=Unit.MS, minimum=1, maximum=INT32_MAX, scope=Scope.CLUSTER, live=True,
+        unit=Unit.MS,
+        minimum=1,
+        maximum=INT32_MAX,
+        scope=Scope.CLUSTER,
+        live=True,
     )
     offsets_topic_num_partitions: int = setting(
         "offsets.topic.num.partitions",
         50,
-        "Partitions of the internal topic __consumer_offsets; read once, when the topic is created.",
-        unit=Unit.COUNT, minimum=1, maximum=1_000, scope=Scope.CLUSTER,
+        "Partitions of the internal topic __consumer_offsets; read once, when the topic is "
+        "created.",
+        unit=Unit.COUNT,
+        minimum=1,
+        maximum=1_000,
+        scope=Scope.CLUSTER,
     )
     offsets_topic_segment_bytes: int = setting(
         "offsets.topic.segment.bytes",
         100 << 20,
-        "Segment size of the internal topic __consumer_offsets: small, so that it is cleaned and loaded quickly.",
-        unit=Unit.BYTES, minimum=1024, maximum=INT32_MAX, scope=Scope.CLUSTER,
+        "Segment size of the internal topic __consumer_offsets: small, so that it is cleaned and "
+        "loaded quickly.",
+        unit=Unit.BYTES,
+        minimum=1024,
+        maximum=INT32_MAX,
+        scope=Scope.CLUSTER,
     )
 
     def rules(self) -> Iterator[str]:
         """What is wrong between settings of the coordinator."""
         if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
             yield (
-                f"group.min.session.timeout.ms ({self.group_min_session_timeout_ms}) must not be above "
+                f"group.min.session.timeout.ms ({self.group_min_session_timeout_ms}) must not be "
+                f"above "
                 f"group.max.session.timeout.ms ({self.group_max_session_timeout_ms})"
             )

@@ -1,8 +1,10 @@
-"""What a setting is, and how a table of settings is filled from layers (file, environment, flags, overrides).
+"""What a setting is, and how a table of settings is filled from layers (file, environment, flags,
+overrides).
 
-A table is a frozen dataclass whose fields are made by `setting(...)` or `section(...)`. Nothing here reads a file,
-the environment or a clock. Values are checked when they come from outside (`resolve`), not by the constructor: code
-and tests may build any snapshot they like. Attribute names are the property names with `_` for `.`.
+A table is a frozen dataclass whose fields are made by `setting(...)` or `section(...)`. Nothing
+here reads a file, the environment or a clock. Values are checked when they come from outside
+(`resolve`), not by the constructor: code and tests may build any snapshot they like. Attribute
+names are the property names with `_` for `.`.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from broker.model import INT32_MAX
 T = TypeVar("T")
 _SETTING: Final = "setting"
 _SECTION: Final = "section"
+_TABLES: Final[dict[type[Any], dict[str, Setting]]] = {}
 
 
 class SettingType(IntEnum):
@@ -55,7 +58,10 @@ class Unit(StrEnum):
 
 
 class Alias(NamedTuple):
-    """Another name of a setting; a value given under it is multiplied by `factor` (hours to milliseconds)."""
+    """Another name of a setting.
+
+    A value given under it is multiplied by `factor` (hours to milliseconds).
+    """
 
     name: str
     factor: int
@@ -63,7 +69,10 @@ class Alias(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Setting:
-    """One row of a table. `path` leads from the table's object to the value; bounds are inclusive."""
+    """One row of a table. `path` leads from the table's object to the value.
+
+    Bounds are inclusive.
+    """
 
     name: str
     default: Any
@@ -100,11 +109,13 @@ class ConfigError(Exception):
     def __init__(self, problems: Sequence[str]) -> None:
         assert problems, "a ConfigError names at least one problem"
         count = f"{len(problems)} problems" if len(problems) > 1 else "1 problem"
-        super().__init__(f"{count} in the settings:\n" + "\n".join(f"  {text}" for text in problems))
+        super().__init__(
+            f"{count} in the settings:\n" + "\n".join(f"  {text}" for text in problems)
+        )
         self.problems = tuple(problems)
 
 
-def setting(
+def setting(  # noqa: PLR0913 - a row of a table has that many columns
     name: str,
     default: T,
     documentation: str,
@@ -122,8 +133,9 @@ def setting(
 ) -> T:
     """A field of a table. `check` returns what is wrong with a parsed value, or None.
 
-    `broker_name` is the broker-wide default's name of a topic setting; `aliases` are further names of the setting
-    in the broker's table (of the broker-wide default, for a topic setting), in falling precedence.
+    `broker_name` is the broker-wide default's name of a topic setting; `aliases` are further names
+    of the setting in the broker's table (of the broker-wide default, for a topic setting), in
+    falling precedence.
     """
     row = Setting(
         name=name,
@@ -141,18 +153,25 @@ def setting(
         broker_name=broker_name,
         check=check,
     )
-    return cast(T, dataclasses.field(default=default, metadata={_SETTING: row}))
+    field: Any = dataclasses.field(default=default, metadata={_SETTING: row})
+    return cast("T", field)
 
 
 def section(table: type[T]) -> T:
-    """A field that holds another table: topic settings appear under their broker names, others under their own."""
-    return cast(T, dataclasses.field(default_factory=table, metadata={_SECTION: table}))
+    """A field that holds another table.
+
+    Topic settings appear under their broker names, others under their own.
+    """
+    field: Any = dataclasses.field(default_factory=table, metadata={_SECTION: table})
+    return cast("T", field)
 
 
-@functools.cache
 def settings_of(table: type[Any]) -> Mapping[str, Setting]:
     """The rows of a table by name, sections included, in declaration order."""
-    rows: dict[str, Setting] = {}
+    rows = _TABLES.get(table)
+    if rows is not None:
+        return rows
+    rows = _TABLES[table] = {}
     for row in _rows(table):
         assert row.name not in rows, f"setting {row.name} is declared twice"
         rows[row.name] = row
@@ -160,18 +179,23 @@ def settings_of(table: type[Any]) -> Mapping[str, Setting]:
 
 
 def resolve(base: T, layers: Sequence[Layer]) -> T:
-    """A copy of `base` with the layers' values, later layers winning. Raises ConfigError naming every problem.
+    """A copy of `base` with the layers' values, later layers winning. Raises ConfigError naming
+    every problem.
 
     Within a layer the setting's own name wins over its aliases, in their order.
     """
     rows = settings_of(type(base))
-    known = {name: row for row in rows.values() for name in (row.name, *(a.name for a in row.aliases))}
+    known = {
+        name: row for row in rows.values() for name in (row.name, *(a.name for a in row.aliases))
+    }
     values: dict[tuple[str, ...], Any] = {}
     problems: list[str] = []
     for layer in layers:
         problems.extend(f"{layer.source}: {text}" for text in layer.problems)
         problems.extend(
-            f"{layer.source}: {unknown_name(name, known)}" for name in layer.values if name not in known
+            f"{layer.source}: {unknown_name(name, known)}"
+            for name in layer.values
+            if name not in known
         )
         for row in rows.values():
             _read_row(row, layer, values, problems)
@@ -190,14 +214,17 @@ def load(table: type[T], layers: Sequence[Layer]) -> T:
 def broken_rules(table: object) -> list[str]:
     """What is wrong between settings, by the `rules` method of the table and of its sections."""
     problems: list[str] = list(table.rules()) if hasattr(table, "rules") else []
-    for field in dataclasses.fields(cast(Any, table)):
+    for field in dataclasses.fields(cast("Any", table)):
         if _SECTION in field.metadata:
             problems.extend(broken_rules(getattr(table, field.name)))
     return problems
 
 
 def parse_value(row: Setting, raw: object) -> Any:
-    """`raw` (text, or what YAML gives) as the setting's type, within its bounds. Raises ValueError with a sentence."""
+    """`raw` (text, or what YAML gives) as the setting's type, within its bounds.
+
+    Raises ValueError with a sentence.
+    """
     value = _PARSERS[row.type](raw)
     if row.minimum is not None and value < row.minimum:
         raise ValueError(f"must be at least {_with_unit(row, row.minimum)}, found {value}")
@@ -239,7 +266,9 @@ def _rows(table: type[Any]) -> Iterator[Setting]:
                 attribute = row.name.replace(".", "_").replace("-", "_")
                 path = (field.name, attribute)
                 scope = Scope.CLUSTER if row.broker_name else row.scope
-                yield dataclasses.replace(row, name=row.broker_name or row.name, path=path, scope=scope)
+                yield dataclasses.replace(
+                    row, name=row.broker_name or row.name, path=path, scope=scope
+                )
 
 
 def _read_row(
@@ -267,7 +296,7 @@ def _with_values(base: T, values: Mapping[tuple[str, ...], Any]) -> T:
     for name in {path[0] for path in values if len(path) > 1}:
         inner = {path[1:]: value for path, value in values.items() if path[0] == name}
         changes[name] = _with_values(getattr(base, name), inner)
-    return cast(T, dataclasses.replace(cast(Any, base), **changes))
+    return cast("T", dataclasses.replace(cast("Any", base), **changes))
 
 
 def _type_of(default: object, maximum: int | float | None) -> SettingType:
@@ -331,7 +360,11 @@ _PARSERS: Final[Mapping[SettingType, Callable[[object], Any]]] = {
 
 
 def _with_unit(row: Setting, bound: int | float) -> str:
-    return f"{bound} {row.unit}".strip() if row.unit in (Unit.MS, Unit.BYTES, Unit.MINUTES) else str(bound)
+    return (
+        f"{bound} {row.unit}".strip()
+        if row.unit in (Unit.MS, Unit.BYTES, Unit.MINUTES)
+        else str(bound)
+    )
 
 
 def _one_of(choices: Sequence[str]) -> str:

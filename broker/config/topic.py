@@ -1,7 +1,7 @@
 """The settings of a topic. Names, types and defaults are Kafka's where Kafka has the setting.
 
-`broker_name` is the cluster-wide default of the setting in the broker's table; `durability` and `record.validation`
-are ours and fixed by the requirements.
+`broker_name` is the cluster-wide default of the setting in the broker's table; `durability` and
+`record.validation` are ours and fixed by the requirements.
 """
 
 from __future__ import annotations
@@ -28,136 +28,225 @@ class TopicSettings:
     retention_ms: int = setting(
         "retention.ms",
         7 * _DAY_MS,
-        "How long a closed segment is kept after its last append, by the broker's clock; -1 keeps it for ever.",
-        unit=Unit.MS, minimum=-1, maximum=INT64_MAX, scope=_TOPIC, live=True, broker_name="log.retention.ms",
+        "How long a closed segment is kept after its last append, by the broker's clock; -1 "
+        "keeps it for ever.",
+        unit=Unit.MS,
+        minimum=-1,
+        maximum=INT64_MAX,
+        scope=_TOPIC,
+        live=True,
+        broker_name="log.retention.ms",
         aliases=(Alias("log.retention.minutes", 60_000), Alias("log.retention.hours", _HOUR_MS)),
     )
     retention_bytes: int = setting(
         "retention.bytes",
         -1,
-        "How many bytes of a partition are kept; the oldest closed segments beyond it are deleted. -1 sets no limit.",
-        unit=Unit.BYTES, minimum=-1, maximum=INT64_MAX, scope=_TOPIC, live=True, broker_name="log.retention.bytes",
+        "How many bytes of a partition are kept; the oldest closed segments beyond it are "
+        "deleted. -1 sets no limit.",
+        unit=Unit.BYTES,
+        minimum=-1,
+        maximum=INT64_MAX,
+        scope=_TOPIC,
+        live=True,
+        broker_name="log.retention.bytes",
     )
     segment_bytes: int = setting(
         "segment.bytes",
         1 << 30,
         "A segment is closed before it would grow beyond this size.",
-        unit=Unit.BYTES, minimum=1024, maximum=INT32_MAX, scope=_TOPIC, live=True, broker_name="log.segment.bytes",
+        unit=Unit.BYTES,
+        minimum=1024,
+        maximum=INT32_MAX,
+        scope=_TOPIC,
+        live=True,
+        broker_name="log.segment.bytes",
     )
     segment_ms: int = setting(
         "segment.ms",
         7 * _DAY_MS,
         "A segment is closed this long after its first append, by the broker's clock.",
-        unit=Unit.MS, minimum=1, maximum=INT64_MAX, scope=_TOPIC, live=True, broker_name="log.roll.ms",
+        unit=Unit.MS,
+        minimum=1,
+        maximum=INT64_MAX,
+        scope=_TOPIC,
+        live=True,
+        broker_name="log.roll.ms",
         aliases=(Alias("log.roll.hours", _HOUR_MS),),
     )
     segment_index_bytes: int = setting(
         "segment.index.bytes",
         10 << 20,
         "A segment is closed when its offset index has grown to this size.",
-        unit=Unit.BYTES, minimum=1024, maximum=INT32_MAX, scope=_TOPIC, live=True,
+        unit=Unit.BYTES,
+        minimum=1024,
+        maximum=INT32_MAX,
+        scope=_TOPIC,
+        live=True,
         broker_name="log.index.size.max.bytes",
     )
     index_interval_bytes: int = setting(
         "index.interval.bytes",
         4096,
         "An index entry is written for about this many bytes of log.",
-        unit=Unit.BYTES, minimum=0, maximum=INT32_MAX, scope=_TOPIC, live=True,
+        unit=Unit.BYTES,
+        minimum=0,
+        maximum=INT32_MAX,
+        scope=_TOPIC,
+        live=True,
         broker_name="log.index.interval.bytes",
     )
     cleanup_policy: tuple[str, ...] = setting(
         "cleanup.policy",
         ("delete",),
-        "What happens to old records: delete drops whole segments by age and size, compact keeps the newest record "
+        "What happens to old records: delete drops whole segments by age and size, compact keeps "
+        "the newest record "
         "of each key; both may be given.",
-        choices=("delete", "compact"), scope=_TOPIC, live=True, broker_name="log.cleanup.policy",
+        choices=("delete", "compact"),
+        scope=_TOPIC,
+        live=True,
+        broker_name="log.cleanup.policy",
         check=_check_cleanup_policy,
     )
     compression_type: str = setting(
         "compression.type",
         "producer",
         "How batches are stored. producer keeps what was sent; it is the only value yet.",
-        choices=("producer",), scope=_TOPIC, live=True, broker_name="compression.type",
+        choices=("producer",),
+        scope=_TOPIC,
+        live=True,
+        broker_name="compression.type",
     )
     max_message_bytes: int = setting(
         "max.message.bytes",
         1_048_588,
         "The largest record batch accepted, as sent (compressed), its header included.",
-        unit=Unit.BYTES, minimum=0, maximum=INT32_MAX, scope=_TOPIC, live=True, broker_name="message.max.bytes",
+        unit=Unit.BYTES,
+        minimum=0,
+        maximum=INT32_MAX,
+        scope=_TOPIC,
+        live=True,
+        broker_name="message.max.bytes",
     )
     message_timestamp_type: str = setting(
         "message.timestamp.type",
         "CreateTime",
-        "Whose clock a record's timestamp shows: the producer's (CreateTime) or the broker's (LogAppendTime).",
-        choices=("CreateTime", "LogAppendTime"), scope=_TOPIC, live=True,
+        "Whose clock a record's timestamp shows: the producer's (CreateTime) or the broker's "
+        "(LogAppendTime).",
+        choices=("CreateTime", "LogAppendTime"),
+        scope=_TOPIC,
+        live=True,
         broker_name="log.message.timestamp.type",
     )
     message_timestamp_before_max_ms: int = setting(
         "message.timestamp.before.max.ms",
         INT64_MAX,
         "How far a CreateTime timestamp may lie before the broker's clock; older ones are refused.",
-        unit=Unit.MS, minimum=0, maximum=INT64_MAX, scope=_TOPIC, live=True,
+        unit=Unit.MS,
+        minimum=0,
+        maximum=INT64_MAX,
+        scope=_TOPIC,
+        live=True,
         broker_name="log.message.timestamp.before.max.ms",
     )
     message_timestamp_after_max_ms: int = setting(
         "message.timestamp.after.max.ms",
         _HOUR_MS,
         "How far a CreateTime timestamp may lie after the broker's clock; later ones are refused.",
-        unit=Unit.MS, minimum=0, maximum=INT64_MAX, scope=_TOPIC, live=True,
+        unit=Unit.MS,
+        minimum=0,
+        maximum=INT64_MAX,
+        scope=_TOPIC,
+        live=True,
         broker_name="log.message.timestamp.after.max.ms",
     )
     min_insync_replicas: int = setting(
         "min.insync.replicas",
         1,
-        "How many replicas must be in sync for a write with acks=all to be accepted. A single node has one replica.",
-        unit=Unit.COUNT, minimum=1, maximum=INT32_MAX, scope=_TOPIC, live=True, broker_name="min.insync.replicas",
+        "How many replicas must be in sync for a write with acks=all to be accepted. A single "
+        "node has one replica.",
+        unit=Unit.COUNT,
+        minimum=1,
+        maximum=INT32_MAX,
+        scope=_TOPIC,
+        live=True,
+        broker_name="min.insync.replicas",
     )
     unclean_leader_election_enable: bool = setting(
         "unclean.leader.election.enable",
         False,
-        "Whether a replica that is not in sync may lead, losing records. false is the only value yet.",
-        choices=("false",), scope=_TOPIC, live=True, broker_name="unclean.leader.election.enable",
+        "Whether a replica that is not in sync may lead, losing records. false is the only value "
+        "yet.",
+        choices=("false",),
+        scope=_TOPIC,
+        live=True,
+        broker_name="unclean.leader.election.enable",
     )
     delete_retention_ms: int = setting(
         "delete.retention.ms",
         _DAY_MS,
-        "How long the cleaner keeps a tombstone after it first saw it, so that slow consumers learn of the deletion.",
-        unit=Unit.MS, minimum=0, maximum=INT64_MAX, scope=_TOPIC, live=True,
+        "How long the cleaner keeps a tombstone after it first saw it, so that slow consumers "
+        "learn of the deletion.",
+        unit=Unit.MS,
+        minimum=0,
+        maximum=INT64_MAX,
+        scope=_TOPIC,
+        live=True,
         broker_name="log.cleaner.delete.retention.ms",
     )
     min_cleanable_dirty_ratio: float = setting(
         "min.cleanable.dirty.ratio",
         0.5,
         "The cleaner starts when this share of a compacted partition has not been cleaned yet.",
-        unit=Unit.RATIO, minimum=0.0, maximum=1.0, scope=_TOPIC, live=True,
+        unit=Unit.RATIO,
+        minimum=0.0,
+        maximum=1.0,
+        scope=_TOPIC,
+        live=True,
         broker_name="log.cleaner.min.cleanable.ratio",
     )
     min_compaction_lag_ms: int = setting(
         "min.compaction.lag.ms",
         0,
         "How long a record of a compacted topic is safe from the cleaner.",
-        unit=Unit.MS, minimum=0, maximum=INT64_MAX, scope=_TOPIC, live=True,
+        unit=Unit.MS,
+        minimum=0,
+        maximum=INT64_MAX,
+        scope=_TOPIC,
+        live=True,
         broker_name="log.cleaner.min.compaction.lag.ms",
     )
     max_compaction_lag_ms: int = setting(
         "max.compaction.lag.ms",
         INT64_MAX,
         "After this long a record of a compacted topic is cleaned whatever the dirty ratio.",
-        unit=Unit.MS, minimum=1, maximum=INT64_MAX, scope=_TOPIC, live=True,
+        unit=Unit.MS,
+        minimum=1,
+        maximum=INT64_MAX,
+        scope=_TOPIC,
+        live=True,
         broker_name="log.cleaner.max.compaction.lag.ms",
     )
     durability: str = setting(
         "durability",
         "replicated",
-        "When a record counts as stored. replicated: when every in-sync replica has written it to its operating "
-        "system (as Kafka does); a power cut of all of them may lose the last records. It is the only value yet.",
-        choices=("replicated",), scope=_TOPIC, live=True, broker_name="hermes.durability",
+        "When a record counts as stored. replicated: when every in-sync replica has written it "
+        "to its operating "
+        "system (as Kafka does); a power cut of all of them may lose the last records. It is the "
+        "only value yet.",
+        choices=("replicated",),
+        scope=_TOPIC,
+        live=True,
+        broker_name="hermes.durability",
     )
     record_validation: str = setting(
         "record.validation",
         "header",
-        "How closely a batch is checked. header: its header, size and checksum. It is the only value yet.",
-        choices=("header",), scope=_TOPIC, live=True, broker_name="hermes.record.validation",
+        "How closely a batch is checked. header: its header, size and checksum. It is the only "
+        "value yet.",
+        choices=("header",),
+        scope=_TOPIC,
+        live=True,
+        broker_name="hermes.record.validation",
     )
 
     def rules(self) -> Iterator[str]:
