@@ -1,0 +1,102 @@
+"""The variable-length pieces of the protocol, and the two ways in which a codec can fail.
+
+Unsigned varint: 7 bits a byte, lowest first, top bit = "more follows", at most 5 bytes and 32 bits. A tag section is a
+varint count, then per field: varint tag, varint size, that many bytes. Compiled codecs call this module only for what
+is rare; the common one-byte case is inlined in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from broker.ports import Buffer
+
+UVARINT_BYTES_MAX: Final = 5
+UVARINT_MAX: Final = 2**32 - 1
+
+
+class MalformedMessage(ValueError):
+    """The bytes are not a message of that type and version: the connection that sent them is beyond repair."""
+
+
+class EncodeError(ValueError):
+    """The message cannot be expressed in that version: a bug of ours, never the peer's."""
+
+
+def read_uvarint(view: Buffer, position: int) -> tuple[int, int]:
+    """(value, next position). Raises MalformedMessage for more than 32 bits, IndexError beyond the end of `view`."""
+    value = 0
+    for index in range(UVARINT_BYTES_MAX):
+        byte = view[position + index]
+        value |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            if value > UVARINT_MAX:
+                break
+            return value, position + index + 1
+    msg = f"varint at byte {position} has more than 32 bits"
+    raise MalformedMessage(msg)
+
+
+def write_uvarint(out: bytearray, value: int) -> None:
+    """Append `value`, 0 or above."""
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def uvarint(value: int) -> bytes:
+    """`value` (0 or above) as bytes."""
+    out = bytearray()
+    write_uvarint(out, value)
+    return bytes(out)
+
+
+def skip_tags(view: Buffer, position: int, limit: int) -> int:
+    """The position after the tag section that starts at `position`; every field in it is unknown and dropped."""
+    count, position = read_uvarint(view, position)
+    if count > (limit - position) // 2:
+        raise malformed_count(count, position, limit)
+    for _ in range(count):
+        _tag, position = read_uvarint(view, position)
+        size, position = read_uvarint(view, position)
+        position += size
+        if position > limit:
+            raise malformed_length(size, position - size, limit)
+    return position
+
+
+def write_tags(out: bytearray, fields: Sequence[tuple[int, bytearray]]) -> None:
+    """Append a tag section; `fields` are (tag, encoded value) with tags ascending."""
+    write_uvarint(out, len(fields))
+    for tag, value in fields:
+        write_uvarint(out, tag)
+        write_uvarint(out, len(value))
+        out += value
+
+
+def join_buffers(value: Buffer | Sequence[Buffer]) -> Buffer:
+    """One buffer for a records field: itself, or its pieces put together."""
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return value
+    return b"".join(value)
+
+
+def malformed_count(count: int, position: int, limit: int) -> MalformedMessage:
+    """The error for an array or tag count that the bytes left cannot hold."""
+    return MalformedMessage(
+        f"{count} elements announced at byte {position}, only {limit - position} bytes follow"
+    )
+
+
+def malformed_length(length: int, position: int, limit: int) -> MalformedMessage:
+    """The error for a string or bytes length that the bytes left cannot hold."""
+    return MalformedMessage(
+        f"{length} bytes announced at byte {position}, only {limit - position} follow"
+    )
+
+
+def malformed_null(name: str, length: int) -> MalformedMessage:
+    """The error for a null (or a negative length) where the field cannot be null."""
+    return MalformedMessage(f"{name} is null or has a negative length ({length})")
