@@ -1,17 +1,18 @@
-"""Every key of the metastore, and the JSON value behind it. Nothing else builds a key or parses a value.
+"""Every key of the metastore, and the JSON value behind it. Nothing else builds a key or parses a
+value.
+ Each value carries `version`, the version of its own schema. A reader refuses a newer version
+(`UnreadableValue`); it ignores fields it does not know within a version. Ids are text as Kafka
+prints them (22 characters).
 
-Each value carries `version`, the version of its own schema. A reader refuses a newer version (`UnreadableValue`);
-it ignores fields it does not know within a version. Ids are text as Kafka prints them (22 characters).
-
-| key                              | value            | meaning                                             |
-|----------------------------------|------------------|-----------------------------------------------------|
-| cluster                          | ClusterValue     | written once, at the first start                    |
-| topics/<name>                    | TopicValue       | a topic exists when this key, written last, exists  |
-| partitions/<topic id>/<index>    | PartitionValue   | leadership; changed by compare-and-set only         |
-| configs/brokers/<id or default>  | ConfigValue      | dynamic broker settings                             |
-| configs/groups/<group>           | ConfigValue      | dynamic group settings                              |
-| producer-ids                     | ProducerIdsValue | first producer id not yet given to a broker         |
-| brokers/<id>                     | BrokerValue      | a live broker; under its lease                      |
+| key                             | value            | meaning                                    |
+|---------------------------------|------------------|--------------------------------------------|
+| cluster                         | ClusterValue     | written once, at the first start           |
+| topics/<name>                   | TopicValue       | written last: then the topic exists        |
+| partitions/<topic id>/<index>   | PartitionValue   | leadership; changed by compare-and-set     |
+| configs/brokers/<id or default> | ConfigValue      | dynamic broker settings                    |
+| configs/groups/<group>          | ConfigValue      | dynamic group settings                     |
+| producer-ids                    | ProducerIdsValue | first id not yet given to a broker         |
+| brokers/<id>                    | BrokerValue      | a live broker; under its lease             |
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ BROKERS_PREFIX: Final = "brokers/"
 BROKER_CONFIGS_PREFIX: Final = "configs/brokers/"
 GROUP_CONFIGS_PREFIX: Final = "configs/groups/"
 DEFAULT_BROKER: Final = "default"
-"""Stands for every broker in `broker_config`, as the empty resource name does in Kafka's config APIs."""
+"""Stands for every broker in `broker_config`, as the empty resource name does in Kafka's config
+APIs.
+"""
 
 
 class UnreadableValue(Exception):
@@ -172,7 +175,9 @@ class ConfigValue:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdsValue:
-    """Producer ids below `next_producer_id` were given away, in blocks, and are never given again."""
+    """Producer ids below `next_producer_id` were given away, in blocks, and are never given
+    again.
+    """
 
     next_producer_id: int
 
@@ -183,7 +188,11 @@ class ProducerIdsValue:
 
     @classmethod
     def decode(cls, raw: bytes) -> Self:
-        return cls(next_producer_id=_integer(_decode("producer-ids", raw, cls.SCHEMA_VERSION), "next_producer_id"))
+        return cls(
+            next_producer_id=_integer(
+                _decode("producer-ids", raw, cls.SCHEMA_VERSION), "next_producer_id"
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +209,12 @@ class BrokerValue:
     def encode(self) -> bytes:
         return _encode(
             self.SCHEMA_VERSION,
-            {"host": self.host, "port": self.port, "incarnation": self.incarnation, "rack": self.rack},
+            {
+                "host": self.host,
+                "port": self.port,
+                "incarnation": self.incarnation,
+                "rack": self.rack,
+            },
         )
 
     @classmethod
@@ -216,7 +230,9 @@ class BrokerValue:
 
 
 def _encode(version: int, fields: Mapping[str, Any]) -> bytes:
-    return json.dumps({"version": version, **fields}, separators=(",", ":"), ensure_ascii=False).encode()
+    return json.dumps(
+        {"version": version, **fields}, separators=(",", ":"), ensure_ascii=False
+    ).encode()
 
 
 def _decode(kind: str, raw: bytes, version_max: int) -> dict[str, Any]:
@@ -230,8 +246,8 @@ def _decode(kind: str, raw: bytes, version_max: int) -> dict[str, Any]:
         raise UnreadableValue(msg)
     if value["version"] > version_max:
         msg = (
-            f"the metastore's {kind} value has version {value['version']}, this HermesMQ reads up to "
-            f"{version_max}: run the version that wrote it, or a newer one"
+            f"the metastore's {kind} value has version {value['version']}, this HermesMQ "
+            f"reads up to {version_max}: run the version that wrote it, or a newer one"
         )
         raise UnreadableValue(msg)
     return value

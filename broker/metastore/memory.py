@@ -11,7 +11,9 @@ from broker.runtime.clock import SystemClock
 
 
 class MemoryMetastore:
-    """Implements `ports.Metastore`. `state` may outlive it: a later store over the same state sees every write."""
+    """Implements `ports.Metastore`. `state` may outlive it: a later store over the same state sees
+    every write.
+    """
 
     def __init__(self, clock: Clock | None = None, state: StoreState | None = None) -> None:
         self._clock = clock if clock is not None else SystemClock()
@@ -26,7 +28,9 @@ class MemoryMetastore:
         self._expire_leases()
         return self._state.read_range(prefix)
 
-    async def transact(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int | None:
+    async def transact(
+        self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]
+    ) -> int | None:
         self._expire_leases()
         check_transaction(self._state, conditions, writes)
         if not self._state.is_satisfied(conditions):
@@ -73,7 +77,11 @@ class MemoryMetastore:
 
     async def _wait_for(self, changed: asyncio.Event) -> None:
         deadline_ms = self._state.next_deadline_ms()
-        timeout = None if deadline_ms is None else max(0.0, deadline_ms - self._clock.monotonic_ms()) / 1000
+        timeout = (
+            None
+            if deadline_ms is None
+            else max(0.0, deadline_ms - self._clock.monotonic_ms()) / 1000
+        )
         try:
             async with asyncio.timeout(timeout):
                 await changed.wait()

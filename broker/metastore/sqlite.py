@@ -1,8 +1,8 @@
 """The metastore of a single node: one SQLite file, synced at every commit, held by one process.
-
-The file's content is small and has one owner, so an exact image in memory answers reads; writes reach the file first. SQLite
-runs in one thread of its own. Leases live with the process: whatever was written under one is gone at the next start. A write
-whose outcome is unknown (I/O error at commit) closes the store for good: the next start reads what is true.
+ The file's content is small and has one owner, so an exact image in memory answers reads; writes
+reach the file first. SQLite runs in one thread of its own. Leases live with the process: whatever
+was written under one is gone at the next start. A write whose outcome is unknown (I/O error at
+commit) closes the store for good: the next start reads what is true.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ _PUT: Final = "INSERT OR REPLACE INTO entries (key, value, version, lease_id) VA
 class SqliteMetastore:
     """Implements `ports.Metastore`. Make one with `open`."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, thread: ThreadPoolExecutor, clock: Clock) -> None:
+    def __init__(
+        self, path: Path, connection: sqlite3.Connection, thread: ThreadPoolExecutor, clock: Clock
+    ) -> None:
         self._path = path
         self._connection = connection
         self._thread = thread
@@ -47,7 +49,9 @@ class SqliteMetastore:
 
     @classmethod
     async def open(cls, path: str | Path, clock: Clock | None = None) -> Self:
-        """Open or create the file (its directory exists). Raises MetastoreFault: one sentence that says what to do."""
+        """Open or create the file (its directory exists). Raises MetastoreFault: one sentence that
+        says what to do.
+        """
         thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metastore")
         target = Path(path)
         try:
@@ -68,7 +72,9 @@ class SqliteMetastore:
         await self._prepare()
         return self._state.read_range(prefix)
 
-    async def transact(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int | None:
+    async def transact(
+        self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]
+    ) -> int | None:
         """A cancelled caller does not stop a write that began: the image must follow the file."""
         await self._prepare()
         return await asyncio.shield(self._transact(conditions, writes))
@@ -92,7 +98,9 @@ class SqliteMetastore:
         async with self._writing:
             if self._fault is None:
                 self._fault = "it is closed"
-                await asyncio.get_running_loop().run_in_executor(self._thread, self._connection.close)
+                await asyncio.get_running_loop().run_in_executor(
+                    self._thread, self._connection.close
+                )
             self._thread.shutdown(wait=False)
 
     async def _prepare(self) -> None:
@@ -110,7 +118,9 @@ class SqliteMetastore:
                 if keys:
                     await self._write([Delete(key) for key in keys])
 
-    async def _transact(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int | None:
+    async def _transact(
+        self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]
+    ) -> int | None:
         async with self._writing:
             check_transaction(self._state, conditions, writes)
             if not self._state.is_satisfied(conditions):
@@ -122,13 +132,17 @@ class SqliteMetastore:
         revision = self._state.revision + 1
         loop = asyncio.get_running_loop()
         try:
-            await loop.run_in_executor(self._thread, _commit, self._connection, revision, tuple(writes))
+            await loop.run_in_executor(
+                self._thread, _commit, self._connection, revision, tuple(writes)
+            )
         except sqlite3.Error as error:
             raise MetastoreFault(await self._after_failure(error)) from error
         return self._image.apply(writes)
 
     async def _after_failure(self, error: sqlite3.Error) -> str:
-        """The sentence for a failed write; closes the store unless the file says that nothing was written."""
+        """The sentence for a failed write; closes the store unless the file says that nothing was
+        written.
+        """
         loop = asyncio.get_running_loop()
         try:
             stored = await loop.run_in_executor(self._thread, _roll_back, self._connection)
@@ -164,7 +178,7 @@ def _prepare_file(path: Path, connection: sqlite3.Connection) -> None:
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     elif application_id != APPLICATION_ID:
-        msg = f"{path} is a SQLite file of another application: point the data directory elsewhere, nothing was changed"
+        msg = f"{path} is another application's: choose another data directory; nothing was changed"
         raise MetastoreFault(msg)
     elif version > SCHEMA_VERSION:
         msg = (
@@ -208,11 +222,13 @@ def _roll_back(connection: sqlite3.Connection) -> int:
 def _explain(path: Path, error: sqlite3.Error) -> str:
     code = getattr(error, "sqlite_errorname", "") or ""
     if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-        return f"{path} is in use by another process: stop the broker that runs on this data directory first."
+        return f"{path} is in use by another process: stop the broker of this data directory."
     if code.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
         return f"{path} is damaged or not a HermesMQ metastore ({error}): restore it from a backup."
     if code.startswith("SQLITE_FULL"):
         return f"{path} cannot grow, the disk is full: free some space."
     if code.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM")):
-        return f"{path} cannot be opened for writing ({error}): check its directory and permissions."
+        return (
+            f"{path} cannot be opened for writing ({error}): check its directory and permissions."
+        )
     return f"{path}: {error}."

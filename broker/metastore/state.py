@@ -1,7 +1,8 @@
-"""The metastore's state machine: entries, revision, leases, and the recent changes that watchers follow.
-
-Pure: no clock, no I/O. `MemoryMetastore` and the simulator's hold one, `SqliteMetastore` keeps one as the exact image of its
-file. Every transaction that writes takes one revision, which is the version of every entry it touches.
+"""The metastore's state machine: entries, revision, leases, and the recent changes that watchers
+follow.
+ Pure: no clock, no I/O. `MemoryMetastore` and the simulator's hold one, `SqliteMetastore` keeps one
+as the exact image of its file. Every transaction that writes takes one revision, which is the
+version of every entry it touches.
 """
 
 from __future__ import annotations
@@ -56,12 +57,14 @@ class StoreState:
         """Raises MetastoreFault when some of them are forgotten."""
         if version < self.compacted_revision:
             msg = (
-                f"changes after revision {version} are compacted (kept: after {self.compacted_revision}): "
-                f"read {prefix!r} again"
+                f"changes after revision {version} are forgotten (kept: those after "
+                f"{self.compacted_revision}): read {prefix!r} again"
             )
             raise MetastoreFault(msg)
         return [
-            change for change in self._changes if change.entry.version > version and change.entry.key.startswith(prefix)
+            change
+            for change in self._changes
+            if change.entry.version > version and change.entry.key.startswith(prefix)
         ]
 
     def grant_lease(self, ttl_ms: int, now_ms: float) -> int:
@@ -88,7 +91,11 @@ class StoreState:
         return sorted(self._leased_keys.pop(lease_id, ()))
 
     def expired_leases(self, now_ms: float) -> list[int]:
-        return [lease_id for lease_id, deadline_ms in self._lease_deadlines_ms.items() if deadline_ms <= now_ms]
+        return [
+            lease_id
+            for lease_id, deadline_ms in self._lease_deadlines_ms.items()
+            if deadline_ms <= now_ms
+        ]
 
     def next_deadline_ms(self) -> float | None:
         """When the next lease expires."""
@@ -123,10 +130,13 @@ class StoreState:
             self.compacted_revision = self._changes.popleft().entry.version
 
 
-def check_transaction(state: StoreState, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> None:
+def check_transaction(
+    state: StoreState, conditions: Sequence[Condition], writes: Sequence[Put | Delete]
+) -> None:
     """Raises MetastoreFault for a transaction that no store takes; nothing was changed."""
     if len(conditions) + len(writes) > OPERATIONS_MAX:
-        msg = f"a transaction of {len(conditions)} conditions and {len(writes)} writes: at most {OPERATIONS_MAX} together"
+        count = len(conditions) + len(writes)
+        msg = f"a transaction of {count} conditions and writes: at most {OPERATIONS_MAX}"
         raise MetastoreFault(msg)
     keys = [write.key for write in writes]
     if len(set(keys)) != len(keys):

@@ -1,4 +1,6 @@
-"""How many descriptors this process may open, and how many it has. Storage must never be starved by connections."""
+"""How many descriptors this process may open, and how many it has. Storage must never be starved by
+connections.
+"""
 
 from __future__ import annotations
 

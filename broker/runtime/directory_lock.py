@@ -1,4 +1,6 @@
-"""One process per data directory: an flock on `<root>/lock`, which the kernel releases even when its holder is killed."""
+"""One process per data directory: an flock on `<root>/lock`, which the kernel releases even when
+its holder is killed.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ LOCK_FILE: Final = "lock"
 
 
 class DirectoryLock:
-    """Held from `take` to `release`. The file holds the pid of its last holder, for messages only."""
+    """Held from `take` to `release`. The file holds the pid of its last holder, for messages
+    only.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -26,7 +30,9 @@ class DirectoryLock:
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise DiskFault(str(root), f"cannot be used as a data directory: {error.strerror}") from error
+            raise DiskFault(
+                str(root), f"cannot be used as a data directory: {error.strerror}"
+            ) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.ftruncate(descriptor, 0)

@@ -1,8 +1,8 @@
 """The machine's disk under one root directory: the only code that opens the broker's data files.
-
-Appends and warm reads run on the event loop (page cache speed); everything that may wait for the device runs in a few threads, in
-calls that release the GIL. A descriptor that a thread still uses is closed by that thread, so its number is never
-reused under a read. Errors become `DiskFull` or `DiskFault`; a missing or existing file keeps Python's own exception.
+ Appends and warm reads run on the event loop (page cache speed); everything that may wait for the
+device runs in a few threads, in calls that release the GIL. A descriptor that a thread still uses
+is closed by that thread, so its number is never reused under a read. Errors become `DiskFull` or
+`DiskFault`; a missing or existing file keeps Python's own exception.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ class SystemDisk:
         self._lock: DirectoryLock | None = None
 
     def lock(self) -> None:
-        """Keep every other process off the root until `close`. Raises DiskFault that names the holder."""
+        """Keep every other process off the root until `close`. Raises DiskFault that names the
+        holder.
+        """
         assert self._lock is None, "the data directory is locked already"
         self._lock = DirectoryLock.take(self.root)
 
@@ -86,7 +88,9 @@ class SystemDisk:
 
     async def create(self, path: str) -> SystemFile:
         flags = _OPEN_FLAGS | os.O_CREAT | os.O_EXCL
-        return SystemFile(self, path, await self.run_write(path, os.open, self._at(path), flags, 0o644))
+        return SystemFile(
+            self, path, await self.run_write(path, os.open, self._at(path), flags, 0o644)
+        )
 
     def read_file(self, path: str) -> bytes:
         with _mapped(path):
@@ -136,7 +140,11 @@ class SystemDisk:
             return _read_nowait(descriptor, position, size, self._scratch)
 
     async def _run(
-        self, threads: ThreadPoolExecutor, path: str, function: Callable[..., T], arguments: tuple[object, ...]
+        self,
+        threads: ThreadPoolExecutor,
+        path: str,
+        function: Callable[..., T],
+        arguments: tuple[object, ...],
     ) -> T:
         with _mapped(path):
             return await asyncio.get_running_loop().run_in_executor(threads, function, *arguments)
@@ -216,32 +224,42 @@ class SystemFile:
 
 
 class _Users:
-    """Counts the threads inside one descriptor, and closes it when the last has left after `close`."""
+    """Counts the threads inside one descriptor, and closes it when the last has left after
+    `close`.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._guard = threading.Lock()
         self._count = 0
-        self._is_closing = False
+        self._is_closing: bool = False
 
     def run(self, function: Callable[..., T]) -> Callable[..., T]:
-        """`function(descriptor, *arguments)` for a thread. Raises OSError EBADF in it when the file was closed before it ran."""
+        """`function(descriptor, *arguments)` for a thread. Raises OSError EBADF in it when the file
+        was closed before it ran.
+        """
 
         def guarded(*arguments: object) -> T:
-            with self._guard:
-                if self._is_closing:
-                    raise OSError(errno.EBADF, "the file was closed")
-                self._count += 1
+            self._enter()
             try:
                 return function(self._descriptor, *arguments)
             finally:
-                with self._guard:
-                    self._count -= 1
-                    is_last = self._is_closing and self._count == 0
-                if is_last:
-                    os.close(self._descriptor)
+                self._leave()
 
         return guarded
+
+    def _enter(self) -> None:
+        with self._guard:
+            if self._is_closing:
+                raise OSError(errno.EBADF, "the file was closed")
+            self._count += 1
+
+    def _leave(self) -> None:
+        with self._guard:
+            self._count -= 1
+            is_last = self._is_closing and self._count == 0
+        if is_last:
+            os.close(self._descriptor)
 
     def close(self) -> None:
         with self._guard:
@@ -302,7 +320,9 @@ _RWF_NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
 
 
 class _Nowait:
-    """Whether this machine's file system can say "not in the page cache"; when not, warm reads may wait."""
+    """Whether this machine's file system can say "not in the page cache"; when not, warm reads may
+    wait.
+    """
 
     is_supported = _RWF_NOWAIT != 0
 

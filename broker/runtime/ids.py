@@ -32,7 +32,9 @@ def as_uuid4(raw: bytes) -> bytes:
 
 
 def is_printable_id(value: bytes) -> bool:
-    """Whether tools can take the id as an argument: not the absent id, and its base64 form begins without `-`."""
+    """Whether tools can take the id as an argument: not the absent id, and its base64 form begins
+    without `-`.
+    """
     return value != NO_TOPIC_ID and value[0] >> 2 != _DASH_SEXTET
 
 

@@ -1,6 +1,7 @@
-"""Logging set-up of every HermesMQ process: structlog and the standard library through one renderer, to stderr.
-
-Two formats: `json` (one object a line, for collectors) and `console` (for eyes). Nothing else configures logging.
+"""Logging set-up of every HermesMQ process: structlog and the standard library through one
+renderer, to stderr.
+ Two formats: `json` (one object a line, for collectors) and `console` (for eyes). Nothing else
+configures logging.
 """
 
 from __future__ import annotations
@@ -19,9 +20,13 @@ class LogFormat(StrEnum):
 
 
 def configure_logging(
-    level: str = "INFO", log_format: LogFormat | str = LogFormat.CONSOLE, stream: TextIO | None = None
+    level: str = "INFO",
+    log_format: LogFormat | str = LogFormat.CONSOLE,
+    stream: TextIO | None = None,
 ) -> None:
-    """Set up the process's logging; later calls replace earlier ones. Raises ValueError for an unknown level or format."""
+    """Set up the process's logging; later calls replace earlier ones. Raises ValueError for an
+    unknown level or format.
+    """
     threshold = _threshold(level)
     target = stream if stream is not None else sys.stderr
     shared = _shared_processors()

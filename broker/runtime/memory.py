@@ -1,7 +1,7 @@
 """glibc's allocator settings for a process that handles megabyte blocks all day.
-
-By default glibc maps and unmaps every block above a threshold that it moves itself; each cycle costs page faults
-(measured: up to 6x the CPU for blocks of 1 MB and more). On other C libraries this does nothing.
+ By default glibc maps and unmaps every block above a threshold that it moves itself; each cycle
+costs page faults (measured: up to 6x the CPU for blocks of 1 MB and more). On other C libraries
+this does nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ _M_MMAP_THRESHOLD: Final = -3
 
 
 def tune_allocator() -> bool:
-    """Keep big blocks on the heap and the heap in the process. Returns whether glibc took the settings."""
+    """Keep big blocks on the heap and the heap in the process. Returns whether glibc took the
+    settings.
+    """
     if not sys.platform.startswith("linux"):
         return False
     try:

@@ -1,8 +1,9 @@
-"""TCP through asyncio: connections, and a listener of our own that stays alive when descriptors run out.
-
-asyncio's own accept loop retries a whole backlog of accepts when the process is out of descriptors, and then is deaf for a second.
-This one holds a descriptor in reserve: it is given up to accept and close the connection at once (the client
-sees a reset instead of silence), and taken back. Without the reserve, accepting pauses. It never spins.
+"""TCP through asyncio: connections, and a listener of our own that stays alive when descriptors run
+out.
+ asyncio's own accept loop retries a whole backlog of accepts when the process is out of
+descriptors, and then is deaf for a second. This one holds a descriptor in reserve: it is given up
+to accept and close the connection at once (the client sees a reset instead of silence), and taken
+back. Without the reserve, accepting pauses. It never spins.
 """
 
 from __future__ import annotations
@@ -30,7 +31,15 @@ WARNING_INTERVAL_S: Final = 10.0
 _NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _NO_MEMORY: Final = frozenset({errno.ENOBUFS, errno.ENOMEM})
 _PEER_WENT_AWAY: Final = frozenset(
-    {errno.ECONNABORTED, errno.EPROTO, errno.EPERM, errno.ENETDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ETIMEDOUT}
+    {
+        errno.ECONNABORTED,
+        errno.EPROTO,
+        errno.EPERM,
+        errno.ENETDOWN,
+        errno.EHOSTUNREACH,
+        errno.ENETUNREACH,
+        errno.ETIMEDOUT,
+    }
 )
 _log = structlog.get_logger("hermes.network")
 
@@ -38,13 +47,15 @@ _log = structlog.get_logger("hermes.network")
 class SystemNetwork:
     """Implements `ports.Network`."""
 
-    async def listen(self, host: str, port: int, handler: Callable[[], StreamHandler]) -> SystemListener:
+    async def listen(
+        self, host: str, port: int, handler: Callable[[], StreamHandler]
+    ) -> SystemListener:
         """`host` "" is every IPv4 interface. Raises OSError with one sentence."""
         loop = asyncio.get_running_loop()
         family, address = await _resolve(loop, host or "0.0.0.0", port)  # noqa: S104 - the caller asked for it
         listening = socket.socket(family, socket.SOCK_STREAM)
         try:
-            listening.setblocking(False)
+            listening.setblocking(False)  # noqa: FBT003 - the name says it
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind(address)
             listening.listen(BACKLOG)
@@ -58,7 +69,9 @@ class SystemNetwork:
     ) -> tuple[Transport, StreamHandler]:
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(timeout_ms / 1000):
-            transport, protocol = await loop.create_connection(_protocol_factory(handler), host, port)
+            transport, protocol = await loop.create_connection(
+                _protocol_factory(handler), host, port
+            )
         _set_no_delay(transport)
         return cast("Transport", transport), cast("StreamHandler", protocol)
 
@@ -67,7 +80,10 @@ class SystemListener:
     """Implements `ports.Listener`."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, listening: socket.socket, handler: Callable[[], StreamHandler]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        listening: socket.socket,
+        handler: Callable[[], StreamHandler],
     ) -> None:
         self._loop = loop
         self._socket = listening
@@ -111,7 +127,7 @@ class SystemListener:
             self._welcome(accepted)
 
     def _welcome(self, accepted: socket.socket) -> None:
-        accepted.setblocking(False)
+        accepted.setblocking(False)  # noqa: FBT003 - the name says it
         task = self._loop.create_task(self._start(accepted), name="network/accept")
         self._welcoming.add(task)
         task.add_done_callback(self._welcoming.discard)
@@ -135,7 +151,9 @@ class SystemListener:
         self._pause = self._loop.call_later(ACCEPT_PAUSE_S, self._resume)
 
     def _shed(self) -> None:
-        """Accept with the reserved descriptor and hang up; the loop calls again while others wait."""
+        """Accept with the reserved descriptor and hang up; the loop calls again while others
+        wait.
+        """
         self._give_up_reserve()
         try:
             accepted, _address = self._socket.accept()
@@ -161,7 +179,11 @@ class SystemListener:
         if now_s - self._warned_at_s < WARNING_INTERVAL_S:
             return
         self._warned_at_s = now_s
-        hint = "raise the limit on open files (ulimit -n)" if error.errno in _NO_DESCRIPTOR else "free some memory"
+        hint = (
+            "raise the limit on open files (ulimit -n)"
+            if error.errno in _NO_DESCRIPTOR
+            else "free some memory"
+        )
         _log.error("connections are turned away", port=self._port, reason=error.strerror, hint=hint)
 
 
@@ -198,7 +220,8 @@ def _explain_bind(host: str, port: int, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         holder = describe_holder(port)
         by_whom = f" by {holder}" if holder else ""
-        return f"port {port} on {host or 'all interfaces'} is in use{by_whom}: stop it, or choose another port"
+        where = f"port {port} on {host or 'all interfaces'}"
+        return f"{where} is in use{by_whom}: stop it, or choose another port"
     if error.errno == errno.EACCES:
-        return f"port {port} needs the right to bind it (below 1024 only root may): choose another port"
+        return f"port {port} is one that only root may bind: choose a port above 1023"
     return f"cannot listen on {host}:{port}: {error.strerror}"

@@ -1,4 +1,6 @@
-"""Who listens on a TCP port, by Linux's /proc: for an error message only, so every doubt means "unknown"."""
+"""Who listens on a TCP port, by Linux's /proc: for an error message only, so every doubt means
+"unknown".
+"""
 
 from __future__ import annotations
 
@@ -44,6 +46,12 @@ def _holds(process: Path, inodes: set[str]) -> bool:
 
 def _command(process: Path) -> str:
     try:
-        return (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()[:120]
+        return (
+            (process / "cmdline")
+            .read_bytes()
+            .replace(b"\0", b" ")
+            .decode(errors="replace")
+            .strip()[:120]
+        )
     except OSError:
         return "unknown command"

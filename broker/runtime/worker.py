@@ -1,8 +1,8 @@
-"""One child process for CPU work, so that no Python thread competes with the event loop for the GIL.
-
-Started at the first call, at low priority, fed one call at a time over a socket pair (length-prefixed pickles). A call that is
-cancelled, or a child that dies, ends the child; the next call starts a new one. The child ends by itself when its
-parent is gone.
+"""One child process for CPU work, so that no Python thread competes with the event loop for the
+GIL.
+ Started at the first call, at low priority, fed one call at a time over a socket pair
+(length-prefixed pickles). A call that is cancelled, or a child that dies, ends the child; the next
+call starts a new one. The child ends by itself when its parent is gone.
 """
 
 from __future__ import annotations
@@ -37,9 +37,15 @@ class ProcessWorker:
         self._is_closed = False
 
     async def call(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Raises what `function` raises, or WorkerFault. Cancellation kills the child: its work is lost, nothing else."""
+        """Raises what `function` raises, or WorkerFault. Cancellation kills the child: its work is
+        lost, nothing else.
+        """
         if self._is_closed or self._waiting_count >= CALLS_WAITING_MAX:
-            msg = "the worker is closed" if self._is_closed else f"{CALLS_WAITING_MAX} calls wait for the worker already"
+            msg = (
+                "the worker is closed"
+                if self._is_closed
+                else f"{CALLS_WAITING_MAX} calls wait for the worker already"
+            )
             raise WorkerFault(msg)
         self._waiting_count += 1
         try:
@@ -49,19 +55,23 @@ class ProcessWorker:
             self._waiting_count -= 1
 
     def close(self) -> None:
-        """Kill the child; a call in flight gets WorkerFault. Never waits."""
+        """Kill the child; a call in flight gets WorkerFault. Never waits for work."""
         self._is_closed = True
-        self._kill()
+        if not self._turn.locked():
+            self._kill()
+        elif self._child is not None:
+            self._child.kill()  # the call sees the end of its socket and cleans up
 
     async def _call(self, function: Callable[..., T], arguments: tuple[Any, ...]) -> T:
         is_answered = False
         try:
-            connection = await self._started()
+            connection = self._started()
             await _send(connection, pickle.dumps((function, arguments)))
             is_good, result = pickle.loads(await _receive(connection))  # noqa: S301 - our own child
             is_answered = True
         except (OSError, EOFError) as error:
-            msg = f"the worker process ended while it ran {getattr(function, '__qualname__', function)}"
+            name = getattr(function, "__qualname__", repr(function))
+            msg = f"the worker process ended while it ran {name}"
             raise WorkerFault(msg) from error
         finally:
             if not is_answered:
@@ -70,17 +80,14 @@ class ProcessWorker:
             raise result
         return result  # type: ignore[no-any-return]
 
-    async def _started(self) -> socket.socket:
+    def _started(self) -> socket.socket:
+        if self._is_closed:
+            raise EOFError
         if self._socket is None:
-            ours, theirs = socket.socketpair()
-            ours.setblocking(False)
-            self._socket = ours
+            self._socket, theirs = socket.socketpair()
+            self._socket.setblocking(False)  # noqa: FBT003 - the name says it
             with theirs:
-                self._child = await asyncio.get_running_loop().run_in_executor(None, _start_child, theirs)
-            if self._is_closed:
-                self._kill()
-                raise EOFError
-        assert self._socket is not None, "the worker's socket is open"
+                self._child = _start_child(theirs)
         return self._socket
 
     def _kill(self) -> None:

@@ -1,4 +1,6 @@
-"""The child's half of `ProcessWorker`: reads calls from a socket, answers each with (is_good, result or exception)."""
+"""The child's half of `ProcessWorker`: reads calls from a socket, answers each with (is_good,
+result or exception).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ import pickle
 import signal
 import socket
 import sys
-from typing import Any, Final, BinaryIO
+from typing import IO, Any, Final, cast
 
 from broker.runtime.worker import LENGTH
 
@@ -19,13 +21,17 @@ def main(descriptor: int) -> None:
     """Serves until the parent closes its end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     os.nice(NICENESS)
-    with socket.socket(fileno=descriptor) as connection, connection.makefile("rwb") as stream:
+    with socket.socket(fileno=descriptor) as connection, _stream(connection) as stream:
         while True:
             head = stream.read(LENGTH.size)
             if len(head) < LENGTH.size:
                 return
             content = stream.read(LENGTH.unpack(head)[0])
             _answer(stream, *_run(content))
+
+
+def _stream(connection: socket.socket) -> IO[bytes]:
+    return cast("IO[bytes]", connection.makefile("rwb"))
 
 
 def _run(content: bytes) -> tuple[bool, Any]:
@@ -36,11 +42,13 @@ def _run(content: bytes) -> tuple[bool, Any]:
         return False, error
 
 
-def _answer(stream: BinaryIO, is_good: bool, result: Any) -> None:  # noqa: FBT001 - the wire's order
+def _answer(stream: IO[bytes], is_good: bool, result: Any) -> None:  # noqa: FBT001 - the wire's order
     try:
         content = pickle.dumps((is_good, result))
     except Exception as error:  # noqa: BLE001 - what cannot travel is told as text
-        content = pickle.dumps((False, RuntimeError(f"{type(result).__name__} cannot be sent back: {error}")))
+        content = pickle.dumps(
+            (False, RuntimeError(f"{type(result).__name__} cannot be sent back: {error}"))
+        )
     stream.write(LENGTH.pack(len(content)))
     stream.write(content)
     stream.flush()
