@@ -1,8 +1,8 @@
 """Which API has which messages, and over which versions this broker answers it: one row each.
 
-`min_version` and `max_version` are what ApiVersions advertises. Produce advertises 0 although codecs begin at 3: old
-librdkafka sends its batches uncompressed to a broker whose minimum is 3. Versions 0 to 2, if really sent, get an
-UNSUPPORTED_VERSION from the server.
+`min_version` and `max_version` are what ApiVersions advertises. Produce advertises 0 although
+codecs begin at 3: old librdkafka sends its batches uncompressed to a broker whose minimum is 3.
+Versions 0 to 2, if really sent, get an UNSUPPORTED_VERSION from the server.
 """
 
 from __future__ import annotations
@@ -66,8 +66,10 @@ NEVER_FLEXIBLE: Final = VERSION_MAX + 1
 
 
 class Api(NamedTuple):
-    """One API. Versions are inclusive; `codec_from` is the first version that codecs exist for; `flexible_from` is
-    NEVER_FLEXIBLE when no version is flexible; an API that is not advertised is refused by the server."""
+    """One API. Versions are inclusive; `codec_from` is the first version that codecs exist for;
+    `flexible_from` is NEVER_FLEXIBLE when no version is flexible; an API that is not advertised is
+    refused by the server.
+    """
 
     key: int
     name: str

@@ -1,9 +1,10 @@
 """Compiles the declaration of a message into one straight-line decoding function per version.
 
-Adjacent fixed-size fields, and the length or count that follows them, are read by one precompiled Struct. A varint of
-one byte is read with them; a longer one is read again by `read_uvarint`. Every length is compared with the bytes left
-before it is used, every count with the bytes that so many smallest elements would take, so that time and memory stay
-proportional to the input. Reading past the end surfaces as struct.error or IndexError, translated once at the entry.
+Adjacent fixed-size fields, and the length or count that follows them, are read by one precompiled
+Struct. A varint of one byte is read with them; a longer one is read again by `read_uvarint`. Every
+length is compared with the bytes left before it is used, every count with the bytes that so many
+smallest elements would take, so that time and memory stay proportional to the input. Reading past
+the end surfaces as struct.error or IndexError, translated once at the entry.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Compiles the declaration of a message into one straight-line encoding function per version.
 
-The mirror of decode_compiler: adjacent fixed-size fields, and the length or count after them, are written by one
-precompiled Struct. Tagged fields that equal their default are left out; fields that the version lacks must equal their
-default unless they are ignorable. Whatever a value does to the generated code surfaces as EncodeError at the entry.
+The mirror of decode_compiler: adjacent fixed-size fields, and the length or count after them, are
+written by one precompiled Struct. Tagged fields that equal their default are left out; fields that
+the version lacks must equal their default unless they are ignorable. Whatever a value does to the
+generated code surfaces as EncodeError at the entry.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""Field kinds: how one value of a message looks on the wire, in which versions, and what stands for "not given".
+"""Field kinds: how one value of a message looks on the wire, in which versions, and what stands for
+"not given".
 
-Each function here is used as a class attribute in a declaration (see `schema.struct`). Its result is typed Any so that
-the attribute keeps the type of its annotation. `versions` are message versions ("3", "0-12", "13+"; default all);
-`nullable` the versions in which null is allowed; a field with a `tag` is written in the tag section of flexible
-versions, only when it differs from its default; `ignorable` = dropped silently by versions that lack the field.
+Each function here is used as a class attribute in a declaration (see `schema.struct`). Its result
+is typed Any so that the attribute keeps the type of its annotation. `versions` are message versions
+("3", "0-12", "13+"; default all); `nullable` the versions in which null is allowed; a field with a
+`tag` is written in the tag section of flexible versions, only when it differs from its default;
+`ignorable` = dropped silently by versions that lack the field.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ def parse_versions(text: str) -> Versions:
 
 
 class Kind(NamedTuple):
-    """A primitive: its `struct` code when the size is fixed ("" otherwise) and the fewest bytes it takes."""
+    """A primitive: its `struct` code when the size is fixed ("" otherwise) and the fewest bytes it
+    takes.
+    """
 
     name: str
     code: str
@@ -64,10 +68,11 @@ ZERO_UUID: Final = bytes(16)
 
 
 class Field(NamedTuple):
-    """One declared field. `element` is a Kind or a struct class for arrays, a struct class for structs, else None.
+    """One declared field. `element` is a Kind or a struct class for arrays, a struct class for
+    structs, else None.
 
-    `default` is the value that stands for "not given"; for arrays and structs that are not null by default it is
-    FRESH: a new empty one for every message.
+    `default` is the value that stands for "not given"; for arrays and structs that are not null by
+    default it is FRESH: a new empty one for every message.
     """
 
     kind: Kind
@@ -103,7 +108,7 @@ def _field(
     )
 
 
-def boolean(default: bool = False, **properties: Any) -> Any:  # noqa: FBT001, FBT002 - the value, not a flag
+def boolean(*, default: bool = False, **properties: Any) -> Any:
     """One byte; anything but 0 reads as True."""
     return _field(BOOLEAN, default, **properties)
 
@@ -159,12 +164,16 @@ def bytes_(default: bytes | None = b"", **properties: Any) -> Any:
 
 
 def records(default: None = None, **properties: Any) -> Any:
-    """Record batches: like bytes, but decoded to a memoryview of the input, and encoded from any buffer or buffers."""
+    """Record batches: like bytes, but decoded to a memoryview of the input, and encoded from any
+    buffer or buffers.
+    """
     return _field(RECORDS, default, **properties)
 
 
 def array(element: object, default: Any = FRESH, **properties: Any) -> Any:
-    """A list of `element` (a struct class or a Kind) with a count: int32, or varint(n + 1) in flexible versions."""
+    """A list of `element` (a struct class or a Kind) with a count: int32, or varint(n + 1) in
+    flexible versions.
+    """
     return _field(ARRAY, default, element=element, **properties)
 
 

@@ -30,7 +30,9 @@ _RESPONSE_FRAME: Final = struct.Struct(">ii")
 
 
 class RequestHeader(NamedTuple):
-    """`body_position` is where the body begins in the same view; meaningless when the version is not supported."""
+    """`body_position` is where the body begins in the same view; meaningless when the version is
+    not supported.
+    """
 
     api_key: int
     api_version: int
@@ -42,8 +44,8 @@ class RequestHeader(NamedTuple):
 def decode_request_header(view: memoryview) -> RequestHeader:
     """The header of a request (`view` is the frame without its size). Raises MalformedMessage.
 
-    An unknown API or version is not an error here: its header is read as far as the client id, so that it can be
-    answered by correlation id.
+    An unknown API or version is not an error here: its header is read as far as the client id, so
+    that it can be answered by correlation id.
     """
     limit = len(view)
     if limit < REQUEST_HEADER_BYTES_MIN:
@@ -102,7 +104,9 @@ def encode_response(api_key: int, version: int, correlation_id: int, message: An
 
 
 def decode_correlation_id(view: memoryview) -> int:
-    """The first field of a response (`view` is the frame without its size). Raises MalformedMessage."""
+    """The first field of a response (`view` is the frame without its size). Raises
+    MalformedMessage.
+    """
     if len(view) < _INT32.size:
         msg = f"a response of {len(view)} bytes has no correlation id"
         raise MalformedMessage(msg)
@@ -111,7 +115,9 @@ def decode_correlation_id(view: memoryview) -> int:
 
 
 def decode_response(api_key: int, version: int, view: memoryview) -> tuple[int, Any]:
-    """(correlation id, message) of a response (`view` is the frame without its size). Raises MalformedMessage."""
+    """(correlation id, message) of a response (`view` is the frame without its size). Raises
+    MalformedMessage.
+    """
     correlation_id = decode_correlation_id(view)
     position = _INT32.size
     if response_header_version(api_key, version) == 1:

@@ -1,12 +1,13 @@
 """The variable-length pieces of the protocol, and the two ways in which a codec can fail.
 
-Unsigned varint: 7 bits a byte, lowest first, top bit = "more follows", at most 5 bytes and 32 bits. A tag section is a
-varint count, then per field: varint tag, varint size, that many bytes. Compiled codecs call this module only for what
-is rare; the common one-byte case is inlined in them.
+Unsigned varint: 7 bits a byte, lowest first, top bit = "more follows", at most 5 bytes and 32 bits.
+A tag section is a varint count, then per field: varint tag, varint size, that many bytes. Compiled
+codecs call this module only for what is rare; the common one-byte case is inlined in them.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from typing import Final
 
@@ -15,9 +16,14 @@ from broker.ports import Buffer
 UVARINT_BYTES_MAX: Final = 5
 UVARINT_MAX: Final = 2**32 - 1
 
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+
 
 class MalformedMessage(ValueError):
-    """The bytes are not a message of that type and version: the connection that sent them is beyond repair."""
+    """The bytes are not a message of that type and version: the connection that sent them is beyond
+    repair.
+    """
 
 
 class EncodeError(ValueError):
@@ -25,7 +31,9 @@ class EncodeError(ValueError):
 
 
 def read_uvarint(view: Buffer, position: int) -> tuple[int, int]:
-    """(value, next position). Raises MalformedMessage for more than 32 bits, IndexError beyond the end of `view`."""
+    """(value, next position). Raises MalformedMessage for more than 32 bits, IndexError beyond the
+    end of `view`.
+    """
     value = 0
     for index in range(UVARINT_BYTES_MAX):
         byte = view[position + index]
@@ -54,7 +62,9 @@ def uvarint(value: int) -> bytes:
 
 
 def skip_tags(view: Buffer, position: int, limit: int) -> int:
-    """The position after the tag section that starts at `position`; every field in it is unknown and dropped."""
+    """The position after the tag section that starts at `position`; every field in it is unknown
+    and dropped.
+    """
     count, position = read_uvarint(view, position)
     if count > (limit - position) // 2:
         raise malformed_count(count, position, limit)
@@ -65,6 +75,23 @@ def skip_tags(view: Buffer, position: int, limit: int) -> int:
         if position > limit:
             raise malformed_length(size, position - size, limit)
     return position
+
+
+def write_count(out: bytearray, count: int, *, is_flexible: bool) -> None:
+    """Append the count of an array."""
+    if is_flexible:
+        write_uvarint(out, count + 1)
+    else:
+        out += _INT32.pack(count)
+
+
+def write_name(out: bytearray, name: bytes, *, is_flexible: bool) -> None:
+    """Append a string that is UTF-8 already."""
+    if is_flexible:
+        write_uvarint(out, len(name) + 1)
+    else:
+        out += _INT16.pack(len(name))
+    out += name
 
 
 def write_tags(out: bytearray, fields: Sequence[tuple[int, bytearray]]) -> None:

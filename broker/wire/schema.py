@@ -1,9 +1,11 @@
-"""A message is declared once, for all its versions, as a class; its codecs are compiled from that on first use.
+"""A message is declared once, for all its versions, as a class; its codecs are compiled from that
+on first use.
 
-`@struct` and `@message` turn a class of annotated field kinds into a `__slots__` class with a keyword constructor
-(every field has its default), `==` and `repr`. `decoder` and `encoder` return straight-line functions for one version.
-Names are snake_case of the Kafka message schema. Not here: the wire form of a field (fields), code generation
-(decode_compiler, encode_compiler), which API has which message (api).
+`@struct` and `@message` turn a class of annotated field kinds into a `__slots__` class with a
+keyword constructor (every field has its default), `==` and `repr`. `decoder` and `encoder` return
+straight-line functions for one version. Names are snake_case of the Kafka message schema. Not here:
+the wire form of a field (fields), code generation (decode_compiler, encode_compiler), which API has
+which message (api).
 """
 
 from __future__ import annotations
@@ -84,7 +86,9 @@ T = TypeVar("T")
 
 
 class MessageInfo(NamedTuple):
-    """What `@message` says about a class. `api_key` is -1 and `direction` "data" for what is stored, not sent."""
+    """What `@message` says about a class. `api_key` is -1 and `direction` "data" for what is
+    stored, not sent.
+    """
 
     api_key: int
     direction: str
@@ -102,7 +106,9 @@ def struct(cls: type[T]) -> type[T]:
 def message(
     *, versions: str, flexible: str, api_key: int = -1, direction: str = "data"
 ) -> Callable[[type[T]], type[T]]:
-    """As `struct`, for a whole message. `versions` are those that codecs exist for; `flexible` may be "none"."""
+    """As `struct`, for a whole message. `versions` are those that codecs exist for; `flexible` may
+    be "none".
+    """
     info = MessageInfo(api_key, direction, parse_versions(versions), parse_versions(flexible))
 
     def decorate(cls: type[T]) -> type[T]:
@@ -124,10 +130,11 @@ def message_info(message_type: type) -> MessageInfo:
 
 
 def decoder(message_type: type[T], version: int) -> Callable[[memoryview, int], tuple[T, int]]:
-    """A function (view, position) -> (message, next position); bytes after the message are the caller's business.
+    """A function (view, position) -> (message, next position); bytes after the message are the
+    caller's business.
 
-    It raises MalformedMessage and nothing else, whatever the bytes; time and memory are bounded by len(view). Raises
-    EncodeError here when the message has no such version.
+    It raises MalformedMessage and nothing else, whatever the bytes; time and memory are bounded by
+    len(view). Raises EncodeError here when the message has no such version.
     """
     key = (message_type, version)
     function = _DECODERS.get(key)
@@ -139,8 +146,9 @@ def decoder(message_type: type[T], version: int) -> Callable[[memoryview, int], 
 def encoder(message_type: type[T], version: int) -> Callable[[bytearray, T], None]:
     """A function (out, message) that appends the message to `out`.
 
-    It raises EncodeError for a value that does not fit its type, for null where null is not allowed, and for a value
-    other than the default in a field that the version lacks, unless the field is ignorable; `out` then holds a part.
+    It raises EncodeError for a value that does not fit its type, for null where null is not
+    allowed, and for a value other than the default in a field that the version lacks, unless the
+    field is ignorable; `out` then holds a part.
     """
     key = (message_type, version)
     function = _ENCODERS.get(key)
@@ -184,7 +192,9 @@ def _methods(fields: tuple[Field, ...]) -> dict[str, Any]:
             f"def __init__(self{', *, ' if fields else ''}{parameters}):",
             *body,
             "def __eq__(self, other):",
-            f"    return ({mine}) == ({theirs}) if other.__class__ is self.__class__ else NotImplemented",
+            "    if other.__class__ is not self.__class__:",
+            "        return NotImplemented",
+            f"    return ({mine}) == ({theirs})",
             "def __repr__(self):",
             "    values = ', '.join(f'{name}={getattr(self, name)!r}' for name in self.__slots__)",
             "    return f'{self.__class__.__name__}({values})'",

@@ -1,4 +1,6 @@
-"""A small writer of Python source for the two codec compilers: indentation, numbered constants, fixed-size batches."""
+"""A small writer of Python source for the two codec compilers: indentation, numbered constants,
+fixed-size batches.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ class Source:
 
 
 def describe(message_type: type, version: int) -> tuple[tuple[Field, ...], bool]:
-    """(the fields, whether the version is flexible). Raises EncodeError when there is no such version."""
+    """(the fields, whether the version is flexible). Raises EncodeError when there is no such
+    version.
+    """
     info = message_type.__message__  # type: ignore[attr-defined]
     if info is None or version not in info.versions:
         msg = f"{message_type.__name__} has no version {version}"

@@ -1,4 +1,6 @@
-"""ApiVersions (18): the APIs and features of a broker. 3 is flexible, but its response header never is."""
+"""ApiVersions (18): the APIs and features of a broker. 3 is flexible, but its response header never
+is.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Fetch (1): read record batches, waiting for them if asked. 7 has sessions, 12 is flexible, 13 names topics by id."""
+"""Fetch (1): read record batches, waiting for them if asked. 7 has sessions, 12 is flexible, 13
+names topics by id.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,7 @@ class FetchRequest:
 
 @struct
 class EpochEndOffset:
-    """The largest epoch below the asked one, and where it ends: the reader has to go back to that."""
+    """The largest epoch below the asked one, and where it ends: the reader goes back to that."""
 
     epoch: int = int32(-1, versions="12+")
     end_offset: int = int64(-1, versions="12+")

@@ -1,4 +1,6 @@
-"""FindCoordinator (10): which broker coordinates a group or transactional id. 3 is flexible, 4 asks for many keys."""
+"""FindCoordinator (10): which broker coordinates a group or transactional id. 3 is flexible, 4 asks
+for many keys.
+"""
 
 from __future__ import annotations
 

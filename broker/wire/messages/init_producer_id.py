@@ -7,7 +7,9 @@ from broker.wire.schema import int16, int32, int64, message, string
 
 @message(api_key=22, direction="request", versions="0-5", flexible="2+")
 class InitProducerIdRequest:
-    """Null `transactional_id` for a merely idempotent producer; a current id and epoch ask for the next epoch."""
+    """Null `transactional_id` for a merely idempotent producer; a current id and epoch ask for the
+    next epoch.
+    """
 
     transactional_id: str | None = string(nullable="0+")
     transaction_timeout_ms: int = int32()

@@ -1,4 +1,6 @@
-"""ListOffsets (2): the offset of a point in time, or of the start or end of a partition. 6 is flexible."""
+"""ListOffsets (2): the offset of a point in time, or of the start or end of a partition. 6 is
+flexible.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ from broker.wire.schema import array, int8, int16, int32, int64, message, string
 
 @struct
 class ListOffsetsPartition:
-    """The first offset at or after `timestamp`, or for -1 latest, -2 earliest, -3 of the newest timestamp."""
+    """The first offset at or after `timestamp`, or for -1 latest, -2 earliest, -3 of the newest
+    timestamp.
+    """
 
     partition_index: int = int32()
     current_leader_epoch: int = int32(-1, versions="4+", ignorable=True)

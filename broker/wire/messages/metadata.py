@@ -1,4 +1,6 @@
-"""Metadata (3): brokers, topics, partitions and their leaders. 9 is flexible, 10 has topic ids, 13 a top-level error."""
+"""Metadata (3): brokers, topics, partitions and their leaders. 9 is flexible, 10 has topic ids, 13
+a top-level error.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ class MetadataRequest:
     """Which topics; null means all, and so does an empty list in version 0."""
 
     topics: list[MetadataRequestTopic] | None = array(MetadataRequestTopic, nullable="1+")
-    allow_auto_topic_creation: bool = boolean(True, versions="4+")
+    allow_auto_topic_creation: bool = boolean(default=True, versions="4+")
     include_cluster_authorized_operations: bool = boolean(versions="8-10")
     include_topic_authorized_operations: bool = boolean(versions="8+")
 

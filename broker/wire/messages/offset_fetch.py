@@ -1,4 +1,4 @@
-"""OffsetFetch (9): the stored positions of groups. 6 is flexible, 8 asks for many groups at once."""
+"""OffsetFetch (9): the stored positions of groups. 6 is flexible, 8 asks for many groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Produce (0): append record batches. Version 3 is the first with batches of magic 2, 9 the first flexible one."""
+"""Produce (0): append record batches. Version 3 is the first with batches of magic 2, 9 the first
+flexible one.
+"""
 
 from __future__ import annotations
 

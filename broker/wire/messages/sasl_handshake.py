@@ -1,4 +1,6 @@
-"""SaslHandshake (17): choose an authentication mechanism. Never flexible. Declared, not yet advertised."""
+"""SaslHandshake (17): choose an authentication mechanism. Never flexible. Declared, not yet
+advertised.
+"""
 
 from __future__ import annotations
 
