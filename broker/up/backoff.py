@@ -27,4 +27,4 @@ class Backoff:
         if self.crashes_in_a_row == 0:
             return 0.0
         doublings = min(self.crashes_in_a_row - 1, 16)
-        return min(FIRST_DELAY_S * 2**doublings, DELAY_S_MAX)
+        return min(FIRST_DELAY_S * float(1 << doublings), DELAY_S_MAX)

@@ -7,7 +7,6 @@ directory). That keeps a start with nothing to do under a tenth of a second.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import os
 import sqlite3
@@ -15,10 +14,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
+from broker.up.oneshot import run_once
 from broker.up.options import UpOptions
 from broker.up.plan import console_environment
 
 BACKUPS_MAX: Final = 5
+DATABASE: Final = "console.sqlite3"
+"""The samples have a file of their own, are cheap to lose and are not backed up."""
 _MARK: Final = "migrated.txt"
 _APPLICATIONS: Final = ("hermes_console", "tenants")
 
@@ -38,23 +40,19 @@ async def prepare_database(options: UpOptions, python: str, stamp: str) -> str |
     if mark.is_file() and mark.read_text(encoding="ascii") == wanted and not _is_external():
         return None
     options.console_data.mkdir(parents=True, exist_ok=True)
-    backups = [backup(path, stamp) for path in sorted(options.console_data.glob("*.sqlite3"))]
-    process = await asyncio.create_subprocess_exec(
-        *(python, "manage.py", "migrate_all"),
-        cwd=options.home,
-        env={**os.environ, **console_environment(options)},
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
+    database = options.console_data / DATABASE
+    saved = backup(database, stamp) if database.is_file() else None
+    outcome = await run_once(
+        (python, "manage.py", "prepare"),
+        environment=console_environment(options),
+        working_directory=options.home,
     )
-    output, _ = await process.communicate()
-    if process.returncode != 0:
-        saved = f" The backup is {', '.join(map(str, backups))}." if backups else ""
-        raise MigrationFault(output.decode(errors="replace").strip() + saved)
+    if outcome.code != 0:
+        hint = f"\nThe backup is {saved}." if saved else ""
+        msg = f"the console's database could not be migrated:\n{outcome.output}{hint}"
+        raise MigrationFault(msg)
     mark.write_text(wanted, encoding="ascii")
-    if backups:
-        return f"console database migrated; backup in {backups[0].parent}"
-    return "console database created"
+    return f"console database migrated; backup: {saved}" if saved else "console database created"
 
 
 def fingerprint(home: Path) -> str:

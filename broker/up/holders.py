@@ -70,9 +70,7 @@ def _sentence(port: Port, holder: Holder | None) -> str:
     other = f"hermes up {port.flag} {free}" if free else f"hermes up {port.flag} PORT"
     name = f"port {port.number} ({port.purpose})"
     if holder is None:
-        return (
-            f"{name} cannot be had (not allowed for this user?). Choose another: {other}"
-        )
+        return f"{name} cannot be had (not allowed for this user?). Choose another: {other}"
     if holder.pid is None:
         return f"{name} is taken by another user's process. Choose another: {other}"
     return (

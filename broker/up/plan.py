@@ -18,8 +18,9 @@ DEMO_GRACE_S: Final = 5.0
 class ChildPlan:
     """One child process.
 
-    `environment` is added to the supervisor's own; `ready_url` answers once the child serves (None:
-    a child that runs is ready); after SIGTERM it has `grace_s` seconds before its session is killed.
+    `environment` is added to the supervisor's own; `ready_url` answers once the child serves
+    (None: a child that runs is ready); after SIGTERM it has `grace_s` seconds to end before its
+    session is killed.
     """
 
     name: str

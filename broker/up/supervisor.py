@@ -1,0 +1,199 @@
+"""Starts the children in order, keeps them running, stops them in reverse.
+
+The order of a start: broker and migrations at once, then the console, then the demo; the line
+`HermesMQ is ready` follows when every child answers. A child that ends before that fails the whole
+command (its last lines are printed); afterwards it is started again with back-off.
+The order of a stop: demo, console, broker. A second signal kills what is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Final
+
+from broker.up.backoff import Backoff
+from broker.up.child import Child, Ended
+from broker.up.database import MigrationFault, prepare_database
+from broker.up.health import is_answering, wait_until_answering
+from broker.up.logfile import LogFile
+from broker.up.options import UpOptions
+from broker.up.plan import ChildPlan, broker_plan, console_plan, demo_plan
+from broker.up.signin import sign_in_link
+
+READY_S_MAX: Final = 60.0
+ROTATION_CHECK_S: Final = 2.0
+
+Say = Callable[[str], None]
+
+
+class StartFailure(Exception):
+    """The command cannot go on; the message is for its user."""
+
+
+class Supervisor:
+    """One `hermes up`. `await run()` returns the exit code once everything has stopped."""
+
+    def __init__(self, options: UpOptions, say: Say) -> None:
+        self._options = options
+        self._say = say
+        self._stop = asyncio.Event()
+        self._is_ready = False
+        self._children: list[Child] = []
+
+    async def run(self) -> int:
+        """0 after a requested stop, 1 when a start failed, 130 after a second signal."""
+        self._listen_to_signals()
+        code = 0
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                work = tasks.create_task(self._work())
+                stopping = tasks.create_task(self._stop.wait())
+                await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
+                work.cancel()
+                stopping.cancel()
+        except* (StartFailure, MigrationFault) as failures:
+            for failure in _flat(failures):
+                self._say(f"hermes up: {failure}")
+            code = 1
+        return await self._stop_children() or code
+
+    async def _work(self) -> None:
+        """Start everything and keep it running; never returns by itself."""
+        python = sys.executable
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._rotate_logs())
+            broker = self._child(broker_plan(self._options, python))
+            tasks.create_task(self._keep_running(broker))
+            done = await prepare_database(self._options, python, time.strftime("%Y%m%dT%H%M%S"))
+            if done:
+                self._say(done)
+            link = tasks.create_task(sign_in_link(self._options, python))
+            console = self._child(console_plan(self._options, python))
+            tasks.create_task(self._keep_running(console))
+            await self._wait_until_ready(broker)
+            if self._options.with_demo:
+                demo = self._child(demo_plan(self._options, python))
+                tasks.create_task(self._keep_running(demo))
+            await self._wait_until_ready(console)
+            self._is_ready = True
+            self._say(ready_line(self._options, await link))
+
+    def _child(self, plan: ChildPlan) -> Child:
+        child = Child(plan, LogFile(self._options.logs, plan.name))
+        self._children.append(child)
+        return child
+
+    async def _keep_running(self, child: Child) -> None:
+        """Start the child; whenever it ends, say why and start it again after the back-off."""
+        backoff = Backoff()
+        while True:
+            try:
+                await child.start()
+            except OSError as error:
+                msg = f"{child.plan.name} could not be started: {error}"
+                raise StartFailure(msg) from error
+            ended = await child.wait()
+            if not self._is_ready:
+                raise StartFailure(_failed_start(child, ended))
+            backoff = backoff.after_crash(ended.ran_s)
+            self._say(_crash(child, ended, backoff.delay_s))
+            await asyncio.sleep(backoff.delay_s)
+
+    async def _wait_until_ready(self, child: Child) -> None:
+        if child.plan.ready_url is None:
+            return
+        try:
+            async with asyncio.timeout(READY_S_MAX):
+                await wait_until_answering(child.plan.ready_url)
+        except TimeoutError:
+            last = "\n".join(child.log.tail(child.log_start))
+            msg = f"{child.plan.name} did not answer {child.plan.ready_url} in {READY_S_MAX:.0f} s"
+            raise StartFailure(f"{msg}; the end of {child.log.path}:\n{last}") from None
+
+    async def _rotate_logs(self) -> None:
+        while True:
+            await asyncio.sleep(ROTATION_CHECK_S)
+            for child in self._children:
+                child.log.rotate_if_large()
+
+    async def _stop_children(self) -> int:
+        """Stop in reverse order; 0, or 130 when a second signal made it a kill."""
+        killing = asyncio.Event()
+        self._listen_to_signals(killing)
+        stopping = asyncio.create_task(self._stop_in_order())
+        told = asyncio.create_task(killing.wait())
+        await asyncio.wait({stopping, told}, return_when=asyncio.FIRST_COMPLETED)
+        told.cancel()
+        if killing.is_set():
+            for child in self._children:
+                child.kill()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stopping, timeout=5)
+            self._say("hermes up: killed")
+            return 130
+        return 0
+
+    async def _stop_in_order(self) -> None:
+        for child in reversed(self._children):
+            if not child.is_running:
+                continue
+            if not await child.stop():
+                self._say(
+                    f"{child.plan.name} did not stop within {child.plan.grace_s:.0f} s: killed"
+                )
+
+    def _listen_to_signals(self, killing: asyncio.Event | None = None) -> None:
+        """The first signal stops; once `killing` is given, the next one sets it."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._on_signal, killing)
+
+    def _on_signal(self, killing: asyncio.Event | None) -> None:
+        if killing is not None:
+            killing.set()
+        elif not self._stop.is_set():
+            self._stop.set()
+            self._say("stopping (once more to kill) …")
+
+
+async def is_everything_answering(options: UpOptions) -> bool:
+    """Whether broker and console answer their health checks now."""
+    urls = [broker_plan(options, "").ready_url, console_plan(options, "").ready_url]
+    return all([url is None or await is_answering(url) for url in urls])
+
+
+def ready_line(options: UpOptions, link: str) -> str:
+    """The one line that says where everything is."""
+    return (
+        f"HermesMQ is ready: Kafka {options.bootstrap} | console {options.console_url} | "
+        f"metrics {options.metrics_url}/metrics | sign in once: {link}"
+    )
+
+
+def _flat(group: BaseExceptionGroup[Exception]) -> list[Exception]:
+    found: list[Exception] = []
+    for error in group.exceptions:
+        found += _flat(error) if isinstance(error, BaseExceptionGroup) else [error]
+    return found
+
+
+def _failed_start(child: Child, ended: Ended) -> str:
+    lines = child.log.tail(child.log_start)
+    heading = f"{child.plan.name} did not start: {ended.describe()}"
+    if not lines:
+        return f"{heading} and wrote nothing to {child.log.path}"
+    return "\n".join([f"{heading}; the end of {child.log.path}:", *lines])
+
+
+def _crash(child: Child, ended: Ended, delay_s: float) -> str:
+    lines = child.log.tail(child.log_start)
+    last = f" Its last line: {lines[-1].strip()}" if lines and ended.code > 0 else ""
+    return (
+        f"{child.plan.name}: {ended.describe()}; it starts again in {delay_s:g} s "
+        f"(log: {child.log.path}).{last}"
+    )
