@@ -91,7 +91,6 @@ class Child:
         if self._process is None or not self.is_running:
             return True
         self._send(signal.SIGTERM)
-        self._close_watch()
         try:
             async with asyncio.timeout(self.plan.grace_s):
                 await self._process.wait()
@@ -99,6 +98,8 @@ class Child:
             self.kill()
             await self._process.wait()
             return False
+        finally:
+            self._close_watch()
         return True
 
     def kill(self) -> None:

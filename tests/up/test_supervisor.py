@@ -137,7 +137,7 @@ async def test_one_line_says_ready_and_sigterm_stops_demo_console_broker(up: Up)
     assert f"127.0.0.1:{up.ports['kafka']}" in line
     assert f"http://127.0.0.1:{up.ports['console']}" in line
     assert "http://127.0.0.1:1/once" in line
-    await until(lambda: (up.home / "demo.pid").exists())
+    await until((up.home / "demo.pid").exists)
     up.signal(signal.SIGTERM)
     assert await up.end() == 0
     assert (up.home / "order.txt").read_text().split() == ["demo", "console", "broker"]
