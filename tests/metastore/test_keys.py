@@ -29,7 +29,9 @@ def test_newer_version_is_refused(value: keys.TopicValue) -> None:
         type(value).decode(newer)
 
 
-@pytest.mark.parametrize("raw", [b"", b"[]", b"{}", b'{"version":1}', b'{"version":1,"topic_id":"x"}'])
+@pytest.mark.parametrize(
+    "raw", [b"", b"[]", b"{}", b'{"version":1}', b'{"version":1,"topic_id":"x"}']
+)
 def test_unknown_shape_is_refused(raw: bytes) -> None:
     with pytest.raises(keys.UnreadableValue):
         keys.TopicValue.decode(raw)

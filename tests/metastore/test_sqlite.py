@@ -44,7 +44,9 @@ async def test_second_owner_is_told_who_has_the_file(tmp_path: Path) -> None:
     await store.close()
 
 
-@pytest.mark.parametrize("content", [b"not a database, just text" * 100, b"SQLite format 3\x00" * 99])
+@pytest.mark.parametrize(
+    "content", [b"not a database, just text" * 100, b"SQLite format 3\x00" * 99]
+)
 async def test_damaged_file_gives_one_sentence(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "m.db").write_bytes(content)
     with pytest.raises(MetastoreFault, match="damaged"):

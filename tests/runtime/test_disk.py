@@ -1,0 +1,230 @@
+"""The real disk: short writes, errors with names, warm and cold reads, one owner per directory."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import resource
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.ports import DiskFault, DiskFull
+from broker.runtime import disk as disk_module
+from broker.runtime.disk import IOVEC_MAX, SystemDisk
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SystemDisk]:
+    opened = SystemDisk(tmp_path / "data")
+    yield opened
+    opened.close()
+
+
+async def test_appended_chunks_are_read_back_in_order(disk: SystemDisk) -> None:
+    file = await disk.create("a")
+    file.append([b"one", memoryview(b"two"), bytearray(b"three")])
+    assert (file.size(), file.read(3, 3), file.read(0, 100)) == (11, b"two", b"onetwothree")
+    assert await file.read_cold(6, 100) == b"three"
+    file.close()
+    assert disk.file_size("a") == 11
+
+
+async def test_more_chunks_than_one_writev_takes_are_all_written(disk: SystemDisk) -> None:
+    file = await disk.create("a")
+    file.append([b"%04d" % index for index in range(IOVEC_MAX * 2 + 5)])
+    assert file.size() == (IOVEC_MAX * 2 + 5) * 4
+    assert file.read(file.size() - 4, 4) == b"%04d" % (IOVEC_MAX * 2 + 4)
+    file.close()
+
+
+async def test_short_writev_is_completed(disk: SystemDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.pwritev
+    monkeypatch.setattr(
+        os, "pwritev", lambda descriptor, chunks, at: real(descriptor, [b"".join(chunks)[:4]], at)
+    )
+    file = await disk.create("a")
+    file.append([b"abc", b"def", b"ghi"])
+    assert file.read(0, 100) == b"abcdefghi"
+    file.close()
+
+
+async def test_append_goes_on_after_truncate_at_the_new_end(disk: SystemDisk) -> None:
+    file = await disk.create("a")
+    file.append([b"abcdef"])
+    file.truncate(2)
+    file.append([b"X", b"Y"])
+    file.write_at(0, b"z")
+    assert file.read(0, 10) == b"zbXY"
+    file.close()
+
+
+async def test_read_past_the_end_is_empty(disk: SystemDisk) -> None:
+    file = await disk.create("a")
+    file.append([b"abc"])
+    assert (file.read(3, 10), file.read(99, 10), await file.read_cold(99, 1)) == (b"", b"", b"")
+    file.close()
+
+
+async def test_big_warm_read_spans_the_scratch_buffer(disk: SystemDisk) -> None:
+    file = await disk.create("a")
+    content = os.urandom(disk_module.WARM_READ_BYTES * 2 + 17)
+    file.append([content])
+    found = file.read(0, len(content))
+    assert found is None or found == content
+    assert await file.read_cold(0, len(content)) == content
+    file.close()
+
+
+async def test_read_that_would_wait_is_none_and_cold_read_has_it(
+    disk: SystemDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def would_wait(*_arguments: object) -> int:
+        raise BlockingIOError
+
+    file = await disk.create("a")
+    file.append([b"abc"])
+    monkeypatch.setattr(os, "preadv", would_wait)
+    assert file.read(0, 3) is None
+    assert await file.read_cold(0, 3) == b"abc"
+    file.close()
+
+
+async def test_file_system_without_nowait_reads_anyway(
+    disk: SystemDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unsupported(*_arguments: object) -> int:
+        raise OSError(errno.EOPNOTSUPP, "no")
+
+    monkeypatch.setattr(disk_module._nowait, "is_supported", True)
+    monkeypatch.setattr(os, "preadv", unsupported)
+    file = await disk.create("a")
+    file.append([b"abc"])
+    assert (file.read(0, 3), file.read(1, 3)) == (b"abc", b"bc")
+    file.close()
+
+
+async def test_create_refuses_an_existing_file_and_open_a_missing_one(disk: SystemDisk) -> None:
+    (await disk.create("a")).close()
+    with pytest.raises(FileExistsError):
+        await disk.create("a")
+    with pytest.raises(FileNotFoundError):
+        disk.open("b")
+
+
+async def test_replaced_file_is_the_new_one_and_leaves_nothing_beside_it(disk: SystemDisk) -> None:
+    await disk.make_directory("d/e")
+    await disk.replace_file("d/e/f", b"old")
+    await disk.replace_file("d/e/f", b"new")
+    assert (disk.read_file("d/e/f"), disk.list_directory("d/e")) == (b"new", ["f"])
+    await disk.sync_directory("d/e")
+
+
+async def test_tree_is_removed_and_missing_is_fine(disk: SystemDisk) -> None:
+    await disk.make_directory("d/e")
+    await disk.replace_file("d/e/f", b"")
+    await disk.remove_tree("d")
+    await disk.remove_tree("d")
+    await disk.unlink("nothing")
+    assert (disk.exists("d"), disk.list_directory("d")) == (False, [])
+
+
+async def test_rename_replaces(disk: SystemDisk) -> None:
+    await disk.replace_file("a", b"1")
+    await disk.replace_file("b", b"2")
+    disk.rename("a", "b")
+    assert (disk.read_file("b"), disk.exists("a"), disk.is_directory("")) == (b"1", False, True)
+
+
+async def test_close_during_a_cold_read_never_lets_its_descriptor_be_reused(
+    disk: SystemDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started, release = asyncio.Event(), os.pipe()
+    loop, real = asyncio.get_running_loop(), os.pread
+
+    def slow(descriptor: int, size: int, position: int) -> bytes:
+        loop.call_soon_threadsafe(started.set)
+        os.read(release[0], 1)
+        return real(descriptor, size, position)
+
+    await disk.replace_file("a", b"mine")
+    await disk.replace_file("b", b"other")
+    file = disk.open("a")
+    monkeypatch.setattr(os, "pread", slow)
+    reading = asyncio.create_task(file.read_cold(0, 4))
+    await started.wait()
+    file.close()
+    other = disk.open("b")
+    os.write(release[1], b"x")
+    assert await reading == b"mine"
+    with pytest.raises(DiskFault):
+        await file.read_cold(0, 4)
+    other.close()
+    os.close(release[0])
+    os.close(release[1])
+
+
+async def test_file_size_limit_is_a_full_disk_and_truncate_recovers(disk: SystemDisk) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    file = await disk.create("a")
+    file.append([b"kept"])
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+    try:
+        with pytest.raises(DiskFull, match="free some space"):
+            file.append([bytes(8_000), bytes(8_000)])
+        assert file.size() == 10_000  # a prefix was written
+        file.truncate(4)
+        file.append([b"!"])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert file.read(0, 10) == b"kept!"
+    file.close()
+
+
+async def test_device_error_is_a_fault_with_the_path(
+    disk: SystemDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_arguments: object) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    file = await disk.create("a")
+    monkeypatch.setattr(os, "fdatasync", fail)
+    with pytest.raises(DiskFault, match="^a: Input/output error$") as caught:
+        await file.sync()
+    assert not isinstance(caught.value, DiskFull)
+    file.close()
+
+
+def test_second_process_is_told_who_holds_the_directory(disk: SystemDisk) -> None:
+    disk.lock()
+    script = f"""
+        from broker.runtime.disk import SystemDisk
+        SystemDisk({str(disk.root)!r}).lock()
+    """
+    second = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=False
+    )
+    assert f"is in use by process {os.getpid()}" in second.stderr
+    assert second.returncode == 1
+
+
+def test_lock_is_free_again_after_close(tmp_path: Path) -> None:
+    for _ in range(2):
+        disk = SystemDisk(tmp_path)
+        disk.lock()
+        disk.close()
+
+
+def test_root_that_is_a_file_gives_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("")
+    with pytest.raises((DiskFault, FileExistsError)):
+        SystemDisk(tmp_path / "f")
+
+
+def test_space_is_reported(disk: SystemDisk) -> None:
+    assert 0 < disk.free_bytes() <= disk.total_bytes()

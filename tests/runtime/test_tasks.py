@@ -1,0 +1,59 @@
+"""Background tasks end with their owner, and a crash stays with its owner."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+import structlog
+
+from broker.runtime.tasks import TaskScope
+
+
+async def test_close_cancels_every_task_and_waits_for_them() -> None:
+    scope, ended = TaskScope("owner"), []
+
+    async def forever(name: str) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(name)
+
+    await scope.start()
+    scope.spawn(forever("a"))
+    scope.spawn(forever("b"))
+    await asyncio.sleep(0)
+    await scope.close()
+    await scope.close()
+    assert ended == ["a", "b"]
+
+
+async def test_crash_is_logged_with_its_name_and_the_others_go_on() -> None:
+    crashes: list[str] = []
+    scope = TaskScope("broker", lambda name, _error: crashes.append(name))
+    going = asyncio.Event()
+
+    async def crash() -> None:
+        raise ValueError("boom")
+
+    async def other() -> None:
+        await asyncio.sleep(0)
+        going.set()
+
+    await scope.start()
+    with structlog.testing.capture_logs() as lines:
+        scope.spawn(crash(), name="cleaner")
+        scope.spawn(other())
+        await going.wait()
+    await scope.close()
+    assert crashes == ["broker/cleaner"]
+    assert lines[0]["task"] == "broker/cleaner"
+
+
+async def test_task_outside_its_owners_life_is_a_bug() -> None:
+    async def work() -> None: ...
+
+    scope, late = TaskScope("owner"), work()
+    with pytest.raises(AssertionError, match="not running"):
+        scope.spawn(late)
+    late.close()
