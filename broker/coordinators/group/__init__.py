@@ -1,0 +1,1 @@
+"""Classic consumer groups and their committed offsets: pure logic, no clock, no chance, no I/O."""

@@ -1,0 +1,254 @@
+"""A classic group: its state, its members and what they have in common.
+
+| state               | meaning                     | heartbeat | sync   | commit | exits            |
+|---------------------|-----------------------------|-----------|--------|--------|------------------|
+| Empty               | no members, maybe offsets   | 25        | 25     | 25     | join, expiry     |
+| PreparingRebalance  | joins are parked            | 27        | 27     | taken  | joined, timeout  |
+| CompletingRebalance | the leader assigns          | 0         | parked | 27     | sync, any change |
+| Stable              | everyone has an assignment  | 0         | answer | taken  | any change       |
+| Dead                | forgotten by its shard      | 25        | 25     | 22     | none             |
+
+`commit` is a member's; one without a generation is taken while the group is Empty.
+Invariants: `leader` is a member or None; every instance id maps to a member; joins are parked only
+in PreparingRebalance, syncs only in CompletingRebalance. Not here: the steps (join, sync, leave,
+rebalance).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from enum import StrEnum
+from typing import Final
+
+from broker.coordinators.group.member import Member, Protocols, member_from_stored
+from broker.coordinators.group.records import GroupStored
+from broker.errors import ErrorCode
+
+
+class GroupState(StrEnum):
+    """Kafka's names, as DescribeGroups and ListGroups show them."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+EXITS: Final = {
+    GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
+    GroupState.PREPARING_REBALANCE: frozenset(
+        {GroupState.COMPLETING_REBALANCE, GroupState.EMPTY, GroupState.DEAD}
+    ),
+    GroupState.COMPLETING_REBALANCE: frozenset(
+        {GroupState.STABLE, GroupState.PREPARING_REBALANCE, GroupState.DEAD}
+    ),
+    GroupState.STABLE: frozenset({GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
+    GroupState.DEAD: frozenset[GroupState](),
+}
+
+
+class ClassicGroup:
+    """One group's live state. Deadlines are monotonic ms, None when the timer is off.
+
+    `scheduled_at_ms`, `rebalance_count` and `counted` are its shard's notes about it.
+    """
+
+    __slots__ = (
+        "_support",
+        "counted",
+        "generation",
+        "group_id",
+        "has_new_member",
+        "initial_delay_left_ms",
+        "instances",
+        "is_initial_rebalance",
+        "leader",
+        "members",
+        "pending",
+        "protocol",
+        "protocol_type",
+        "rebalance_count",
+        "rebalance_deadline_ms",
+        "scheduled_at_ms",
+        "state",
+        "state_timestamp_ms",
+        "sync_deadline_ms",
+    )
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.state = GroupState.EMPTY
+        self.state_timestamp_ms = -1
+        self.protocol_type = ""
+        self.protocol: str | None = None
+        self.generation = 0
+        self.leader: str | None = None
+        self.members: dict[str, Member] = {}
+        self.instances: dict[str, str] = {}
+        self.pending: dict[str, float] = {}
+        self.rebalance_deadline_ms: float | None = None
+        self.sync_deadline_ms: float | None = None
+        self.is_initial_rebalance = False
+        self.has_new_member = False
+        self.initial_delay_left_ms = 0.0
+        self.scheduled_at_ms: float | None = None
+        self.rebalance_count = 0
+        self.counted: tuple[GroupState, int] | None = None
+        self._support: Counter[str] = Counter()
+
+    def enter(self, state: GroupState, wall_ms: int) -> None:
+        assert state in EXITS[self.state], f"group {self.group_id!r} went {self.state} -> {state}"
+        self.state = state
+        self.state_timestamp_ms = wall_ms
+
+    # --- members ---
+
+    def add(self, member: Member) -> None:
+        assert member.member_id not in self.members, "a member joins once"
+        self.members[member.member_id] = member
+        self._count(member.protocols, 1)
+        self.pending.pop(member.member_id, None)
+        if member.instance_id is not None:
+            self.instances[member.instance_id] = member.member_id
+        if self.leader is None:
+            self.leader = member.member_id
+
+    def remove(self, member_id: str) -> Member:
+        """The member, no longer of this group. A lost leader is replaced by the longest-standing
+        member.
+        """
+        member = self.members.pop(member_id)
+        self._count(member.protocols, -1)
+        if member.instance_id is not None and self.instances.get(member.instance_id) == member_id:
+            del self.instances[member.instance_id]
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+        return member
+
+    def replace_static(self, instance_id: str, new_member_id: str) -> Member:
+        """The member of `instance_id` under a new id; its place, assignment and leadership stay."""
+        old_id = self.instances[instance_id]
+        member = self.members[old_id]
+        member.member_id = new_member_id
+        self.members = {
+            (new_member_id if key == old_id else key): value for key, value in self.members.items()
+        }
+        self.instances[instance_id] = new_member_id
+        if self.leader == old_id:
+            self.leader = new_member_id
+        return member
+
+    def update_protocols(self, member: Member, protocols: Protocols) -> None:
+        self._count(member.protocols, -1)
+        member.protocols = protocols
+        self._count(protocols, 1)
+
+    def check_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
+        """NONE when the pair names a member; 82 when another has taken the instance id, else 25."""
+        if instance_id is not None:
+            owner = self.instances.get(instance_id)
+            if owner is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if owner != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    def metadata_bytes(self) -> int:
+        return sum(member.metadata_bytes() for member in self.members.values())
+
+    # --- protocols ---
+
+    def accepts(self, protocol_type: str, protocols: Protocols) -> bool:
+        """Whether a member with these protocols has one in common with everybody."""
+        if not protocol_type or not protocols:
+            return False
+        if not self.members:
+            return True
+        if protocol_type != self.protocol_type:
+            return False
+        count = len(self.members)
+        return any(self._support[name] == count for name, _ in protocols)
+
+    def choose_protocol(self) -> str:
+        """Every member votes for its first protocol that all support; the most votes win, the first
+        voted breaks a tie.
+        """
+        count = len(self.members)
+        candidates = frozenset(name for name, support in self._support.items() if support == count)
+        assert candidates, f"the members of group {self.group_id!r} have no protocol in common"
+        votes: Counter[str] = Counter()
+        for member in self.members.values():
+            choice = member.first_of(candidates)
+            assert choice is not None, "a member supports what all support"
+            votes[choice] += 1
+        return votes.most_common(1)[0][0]
+
+    # --- joins, syncs, deadlines ---
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest that any member may take to join again."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    def parked_join_count(self) -> int:
+        return sum(member.parked_join is not None for member in self.members.values())
+
+    def has_all_joined(self) -> bool:
+        """Whether nobody is left to wait for: no member that has not rejoined, no id handed out and
+        unused.
+        """
+        return not self.pending and self.parked_join_count() == len(self.members)
+
+    def next_deadline_ms(self) -> float | None:
+        """The earliest moment at which `rebalance.on_deadline` has something to do."""
+        deadlines = [
+            at for at in (self.rebalance_deadline_ms, self.sync_deadline_ms) if at is not None
+        ]
+        deadlines += self.pending.values()
+        for member in self.members.values():
+            expires_at = member.expires_at_ms()
+            if expires_at is not None:
+                deadlines.append(expires_at)
+        return min(deadlines, default=None)
+
+    def is_idle(self) -> bool:
+        """Whether the live half remembers nothing that the stored half does not."""
+        return self.state is GroupState.EMPTY and not self.pending
+
+    # --- the stored half ---
+
+    def to_stored(self) -> GroupStored:
+        members = tuple(member.to_stored(self.protocol) for member in self.members.values())
+        return GroupStored(
+            self.group_id,
+            self.protocol_type,
+            self.generation,
+            self.protocol,
+            self.leader,
+            self.state_timestamp_ms,
+            members,
+        )
+
+    def _count(self, protocols: Protocols, step: int) -> None:
+        for name in {name for name, _ in protocols}:
+            self._support[name] += step
+            if not self._support[name]:
+                del self._support[name]
+
+
+def group_from_stored(stored: GroupStored, now_ms: float) -> ClassicGroup:
+    """The group as a restart finds it: Stable with fresh sessions, or Empty."""
+    group = ClassicGroup(stored.group)
+    group.protocol_type = stored.protocol_type
+    group.generation = stored.generation
+    group.protocol = stored.protocol
+    group.state_timestamp_ms = stored.state_timestamp_ms
+    for stored_member in stored.members:
+        member = member_from_stored(stored_member, stored.protocol)
+        member.refresh_session(now_ms)
+        group.add(member)
+    if group.members:
+        group.state = GroupState.STABLE
+        group.leader = stored.leader if stored.leader in group.members else group.leader
+    return group
