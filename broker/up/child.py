@@ -48,6 +48,7 @@ class Child:
         self.log_start = 0
         self._process: asyncio.subprocess.Process | None = None
         self._watch: int | None = None
+        self._next_flags = plan.first_flags
         self._started_s = 0.0
 
     @property
@@ -67,6 +68,7 @@ class Child:
         try:
             self._process = await asyncio.create_subprocess_exec(
                 *self.plan.command,
+                *self._next_flags,
                 stdin=watched,
                 stdout=output,
                 stderr=output,
@@ -77,6 +79,7 @@ class Child:
         finally:
             os.close(watched)
             os.close(output)
+        self._next_flags = ()
         self._started_s = time.monotonic()
 
     async def wait(self) -> Ended:

@@ -2,7 +2,7 @@
 
 The child writes to the file directly (its output survives the supervisor's death), so a rotation
 copies the file aside and truncates it: `O_APPEND` makes the child go on at the new end. What is
-written between the copy and the cut is lost; a log is for reading, not for keeping books.
+written between the copy and the cut is lost. It may hold a sign-in link: only its owner may read it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class LogFile:
 
     def open_for_child(self) -> int:
         """A file descriptor that appends; the caller closes it once the child has it."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        return os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def rotate_if_large(self, bytes_max: int = LOG_BYTES_MAX) -> bool:
         """Whether the file was over the bound and has been set aside."""
@@ -50,6 +50,15 @@ class LogFile:
 
     def tail(self, since: int = 0) -> list[str]:
         """The last lines written at or after position `since`, oldest first, at most TAIL_LINES."""
+        return self._lines(since)[-TAIL_LINES:]
+
+    def find(self, prefix: str, since: int) -> str | None:
+        """What follows `prefix` in the first recent line that begins with it, None without one."""
+        found = (line for line in self._lines(since) if line.startswith(prefix))
+        line = next(found, None)
+        return None if line is None else line.removeprefix(prefix).strip()
+
+    def _lines(self, since: int) -> list[str]:
         try:
             with self.path.open("rb") as file:
                 end = file.seek(0, os.SEEK_END)
@@ -57,4 +66,4 @@ class LogFile:
                 text = file.read().decode(errors="replace")
         except FileNotFoundError:
             return []
-        return [line for line in text.splitlines() if line.strip()][-TAIL_LINES:]
+        return [line for line in text.splitlines() if line.strip()]

@@ -16,7 +16,7 @@ DEMO_GRACE_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ChildPlan:
-    """One child process.
+    """One child process: `command`, at its first start followed by `first_flags`.
 
     `environment` is added to the supervisor's own; `ready_url` answers once the child serves
     (None: a child that runs is ready); after SIGTERM it has `grace_s` seconds to end before its
@@ -29,15 +29,15 @@ class ChildPlan:
     working_directory: Path
     ready_url: str | None
     grace_s: float
+    first_flags: tuple[str, ...] = ()
 
 
 def broker_plan(options: UpOptions, python: str) -> ChildPlan:
     """The broker, on the loopback address."""
     flags = {
-        "--data": str(options.broker_data),
-        "--host": HOST,
-        "--kafka-port": str(options.kafka_port),
-        "--metrics-port": str(options.metrics_port),
+        "--log-dir": str(options.broker_data),
+        "--listeners": f"PLAINTEXT://{options.bootstrap}",
+        "--hermes-metrics-port": str(options.metrics_port),
     }
     return ChildPlan(
         name="broker",
@@ -50,7 +50,7 @@ def broker_plan(options: UpOptions, python: str) -> ChildPlan:
 
 
 def console_plan(options: UpOptions, python: str) -> ChildPlan:
-    """The console with its worker and beat, one process."""
+    """The console with its worker and beat; it migrates its databases, after a backup."""
     return ChildPlan(
         name="console",
         command=(
@@ -58,10 +58,16 @@ def console_plan(options: UpOptions, python: str) -> ChildPlan:
             *("manage.py", "console", "--supervised"),
             *_flat({"--host": HOST, "--port": str(options.console_port)}),
         ),
-        environment=console_environment(options),
+        environment={
+            "HERMES_DATA_DIR": str(options.data),
+            "HERMES_BOOTSTRAP": options.bootstrap,
+            "HERMES_METRICS_URL": f"{options.metrics_url}/metrics",
+            "HERMES_CONSOLE_URL": options.console_url,
+        },
         working_directory=options.home,
-        ready_url=f"{options.console_url}/healthz",
+        ready_url=f"{options.console_url}/readyz",
         grace_s=CONSOLE_GRACE_S,
+        first_flags=("--signin-link",),
     )
 
 
@@ -76,17 +82,6 @@ def demo_plan(options: UpOptions, python: str) -> ChildPlan:
         ready_url=None,
         grace_s=DEMO_GRACE_S,
     )
-
-
-def console_environment(options: UpOptions) -> dict[str, str]:
-    """What every `manage.py` command of this installation needs to find the same files."""
-    return {
-        "HERMES_DATA_DIR": str(options.data),
-        "HERMES_BOOTSTRAP": options.bootstrap,
-        "HERMES_METRICS_URL": f"{options.metrics_url}/metrics",
-        "HERMES_CONSOLE_URL": options.console_url,
-        "HERMES_CONSOLE_PORT": str(options.console_port),
-    }
 
 
 def _flat(flags: Mapping[str, str]) -> list[str]:

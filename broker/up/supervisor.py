@@ -1,8 +1,8 @@
 """Starts the children in order, keeps them running, stops them in reverse.
 
-The order of a start: broker and migrations at once, then the console, then the demo; the line
-`HermesMQ is ready` follows when every child answers. A child that ends before that fails the whole
-command (its last lines are printed); afterwards it is started again with back-off.
+Broker and console start at once, the demo when the broker answers; the line `HermesMQ is ready`
+follows when all of them do. A child that ends before that fails the whole command (its last lines
+are printed); afterwards it is started again with back-off.
 The order of a stop: demo, console, broker. A second signal kills what is left.
 """
 
@@ -18,14 +18,13 @@ from typing import Final
 
 from broker.up.backoff import Backoff
 from broker.up.child import Child, Ended
-from broker.up.database import MigrationFault, prepare_database
-from broker.up.health import is_answering, wait_until_answering
+from broker.up.health import POLL_S, wait_until_answering
 from broker.up.logfile import LogFile
 from broker.up.options import UpOptions
 from broker.up.plan import ChildPlan, broker_plan, console_plan, demo_plan
-from broker.up.signin import sign_in_link
 
 READY_S_MAX: Final = 60.0
+LINK_S_MAX: Final = 10.0
 ROTATION_CHECK_S: Final = 2.0
 
 Say = Callable[[str], None]
@@ -56,7 +55,7 @@ class Supervisor:
                 await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
                 work.cancel()
                 stopping.cancel()
-        except* (StartFailure, MigrationFault) as failures:
+        except* StartFailure as failures:
             for failure in _flat(failures):
                 self._say(f"hermes up: {failure}")
             code = 1
@@ -69,10 +68,6 @@ class Supervisor:
             tasks.create_task(self._rotate_logs())
             broker = self._child(broker_plan(self._options, python))
             tasks.create_task(self._keep_running(broker))
-            done = await prepare_database(self._options, python, time.strftime("%Y%m%dT%H%M%S"))
-            if done:
-                self._say(done)
-            link = tasks.create_task(sign_in_link(self._options, python))
             console = self._child(console_plan(self._options, python))
             tasks.create_task(self._keep_running(console))
             await self._wait_until_ready(broker)
@@ -80,8 +75,9 @@ class Supervisor:
                 demo = self._child(demo_plan(self._options, python))
                 tasks.create_task(self._keep_running(demo))
             await self._wait_until_ready(console)
+            link = await self._sign_in_link(console)
             self._is_ready = True
-            self._say(ready_line(self._options, await link))
+            self._say(ready_line(self._options, link))
 
     def _child(self, plan: ChildPlan) -> Child:
         child = Child(plan, LogFile(self._options.logs, plan.name))
@@ -114,6 +110,16 @@ class Supervisor:
             last = "\n".join(child.log.tail(child.log_start))
             msg = f"{child.plan.name} did not answer {child.plan.ready_url} in {READY_S_MAX:.0f} s"
             raise StartFailure(f"{msg}; the end of {child.log.path}:\n{last}") from None
+
+    async def _sign_in_link(self, console: Child) -> str:
+        """What the console printed, or how to get a link when it printed none in time."""
+        end = time.monotonic() + LINK_S_MAX
+        while time.monotonic() < end:
+            link = console.log.find("signin=", console.log_start)
+            if link is not None:
+                return link
+            await asyncio.sleep(POLL_S)
+        return f"{self._options.console_url} (`python manage.py signin_link` makes a link)"
 
     async def _rotate_logs(self) -> None:
         while True:
@@ -159,12 +165,6 @@ class Supervisor:
         elif not self._stop.is_set():
             self._stop.set()
             self._say("stopping (once more to kill) …")
-
-
-async def is_everything_answering(options: UpOptions) -> bool:
-    """Whether broker and console answer their health checks now."""
-    urls = [broker_plan(options, "").ready_url, console_plan(options, "").ready_url]
-    return all([url is None or await is_answering(url) for url in urls])
 
 
 def ready_line(options: UpOptions, link: str) -> str:

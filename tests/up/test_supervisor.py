@@ -44,20 +44,18 @@ import fake
 command, arguments = sys.argv[1], sys.argv[2:]
 if command == "serve":
     BROKER_START
-    fake.serve(int(arguments[arguments.index("--metrics-port") + 1]), "broker")
+    fake.serve(int(arguments[arguments.index("--hermes-metrics-port") + 1]), "broker")
 else:
     fake.serve(0, "demo")
 """
 
 FAKE_MANAGE = """
-import os, sys
+import sys
 import fake
-if sys.argv[1] == "console":
-    fake.serve(int(sys.argv[sys.argv.index("--port") + 1]), "console")
-elif sys.argv[1] == "signin_link":
-    print("http://127.0.0.1:1/once")
-elif sys.argv[1] == "prepare":
-    PREPARE
+assert sys.argv[1] == "console"
+CONSOLE_START
+print("signin=http://127.0.0.1:1/once" if "--signin-link" in sys.argv else "again", flush=True)
+fake.serve(int(sys.argv[sys.argv.index("--port") + 1]), "console")
 """
 
 
@@ -70,15 +68,14 @@ class Up:
         self.lines: list[str] = []
         self.process: asyncio.subprocess.Process | None = None
 
-    def prepare(self, *, broker_start: str = "pass", prepare: str = "pass") -> None:
+    def prepare(self, *, broker_start: str = "pass", console_start: str = "") -> None:
         (self.home / "broker").mkdir()
         (self.home / "broker" / "__init__.py").touch()
         (self.home / "broker" / "__main__.py").write_text(
             FAKE_BROKER.replace("BROKER_START", broker_start)
         )
         (self.home / "fake.py").write_text(FAKE_CHILD)
-        (self.home / "manage.py").write_text(FAKE_MANAGE.replace("PREPARE", prepare))
-        (self.home / "requirements.lock").write_text("")
+        (self.home / "manage.py").write_text(FAKE_MANAGE.replace("CONSOLE_START", console_start))
 
     async def start(self, *flags: str) -> None:
         code = (
@@ -165,16 +162,25 @@ async def test_a_child_that_cannot_start_fails_the_command_with_its_last_lines(u
     assert "Traceback" not in text
 
 
-async def test_a_failed_migration_names_the_backup_and_leaves_it(up: Up) -> None:
-    up.prepare(prepare="sys.exit('no such column')")
-    console = up.home / "data" / "console"
-    console.mkdir(parents=True)
-    (console / "console.sqlite3").touch()
+async def test_a_console_that_cannot_start_stops_the_broker_too(up: Up) -> None:
+    up.prepare(console_start="sys.exit('no such column')")
     await up.start()
     assert await up.end() == 1
-    [backup] = (console / "backups").glob("console-*.sqlite3")
-    assert f"The backup is {backup}" in "\n".join(up.lines)
+    assert "console did not start" in "\n".join(up.lines)
     assert "no such column" in "\n".join(up.lines)
+    assert not any(up.home.glob("*.pid")) or not is_alive(up.pid("broker"))
+
+
+async def test_only_the_first_start_of_the_console_makes_a_sign_in_link(up: Up) -> None:
+    up.prepare()
+    await up.start()
+    await up.line("HermesMQ is ready")
+    os.kill(up.pid("console"), signal.SIGKILL)
+    await up.line("console: process")
+    log = up.home / "data" / "logs" / "console.log"
+    await until(lambda: log.read_text().split("\n").count("again") == 1)
+    assert log.read_text().count("signin=") == 1
+    assert log.stat().st_mode & 0o777 == 0o600
 
 
 async def test_a_second_supervisor_on_the_directory_is_refused_by_name(up: Up) -> None:
