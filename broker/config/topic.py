@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 
 from broker.config.setting import Alias, Scope, Unit, setting
 from broker.model import INT32_MAX, INT64_MAX
@@ -72,17 +71,6 @@ class TopicSettings:
         live=True,
         broker_name="log.roll.ms",
         aliases=(Alias("log.roll.hours", _HOUR_MS),),
-    )
-    segment_index_bytes: int = setting(
-        "segment.index.bytes",
-        10 << 20,
-        "A segment is closed when its offset index has grown to this size.",
-        unit=Unit.BYTES,
-        minimum=1024,
-        maximum=INT32_MAX,
-        scope=_TOPIC,
-        live=True,
-        broker_name="log.index.size.max.bytes",
     )
     index_interval_bytes: int = setting(
         "index.interval.bytes",
@@ -204,28 +192,6 @@ class TopicSettings:
         live=True,
         broker_name="log.cleaner.min.cleanable.ratio",
     )
-    min_compaction_lag_ms: int = setting(
-        "min.compaction.lag.ms",
-        0,
-        "How long a record of a compacted topic is safe from the cleaner.",
-        unit=Unit.MS,
-        minimum=0,
-        maximum=INT64_MAX,
-        scope=_TOPIC,
-        live=True,
-        broker_name="log.cleaner.min.compaction.lag.ms",
-    )
-    max_compaction_lag_ms: int = setting(
-        "max.compaction.lag.ms",
-        INT64_MAX,
-        "After this long a record of a compacted topic is cleaned whatever the dirty ratio.",
-        unit=Unit.MS,
-        minimum=1,
-        maximum=INT64_MAX,
-        scope=_TOPIC,
-        live=True,
-        broker_name="log.cleaner.max.compaction.lag.ms",
-    )
     durability: str = setting(
         "durability",
         "replicated",
@@ -248,11 +214,3 @@ class TopicSettings:
         live=True,
         broker_name="hermes.record.validation",
     )
-
-    def rules(self) -> Iterator[str]:
-        """What is wrong between settings of a topic."""
-        if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
-            yield (
-                f"min.compaction.lag.ms ({self.min_compaction_lag_ms}) must not be above "
-                f"max.compaction.lag.ms ({self.max_compaction_lag_ms})"
-            )
