@@ -8,7 +8,7 @@ through `frame.encode_response`.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from broker.ports import Buffer
@@ -82,25 +82,28 @@ def encode_fetch_response_parts(
     write_count(out, len(topics), is_flexible=is_flexible)
     parts: list[Buffer] = []
     frame_head, size = out, 0
-    write = _write_partition_flexible if is_flexible else _write_partition
+    pack, field_count, *tails = _partition_layout(version)
+    tail = tails[is_read_committed]
     for topic, partitions in topics:
-        if version >= _TOPIC_IDS_FROM:
-            assert len(topic) == 16, "from version 13 topics are named by id"
-            out += topic  # type: ignore[arg-type]
-        else:
-            write_name(out, topic.encode(), is_flexible=is_flexible)  # type: ignore[union-attr]
+        _write_topic(out, topic, version)
         write_count(out, len(partitions), is_flexible=is_flexible)
         for answer in partitions:
-            records = answer.records
-            length = sum(map(len, records))
-            write(out, version, answer, length, is_read_committed=is_read_committed)
+            records = answer[5]
+            length = 0
+            for batch in records:
+                length += len(batch)
+            out += pack(*answer[:field_count], *tail)
+            if is_flexible:
+                write_uvarint(out, length + 1)
+            else:
+                out += _INT32.pack(length)
             if length:
                 parts.append(out)
                 parts.extend(records)
                 size += len(out) + length
                 out = bytearray()
             if is_flexible:
-                out += answer.tagged
+                out += answer[6]
         if is_flexible:
             out.append(0)
     if is_flexible:
@@ -112,36 +115,34 @@ def encode_fetch_response_parts(
     return parts
 
 
-_FETCHED_FLEXIBLE: Final = struct.Struct(">ihqqqBiB")
-_FETCHED_FLEXIBLE_LONG: Final = struct.Struct(">ihqqqBi")
-_FETCHED: Final = {
-    4: struct.Struct(">ihqqii"),
-    _LOG_START_FROM: struct.Struct(">ihqqqii"),
-    _PREFERRED_REPLICA_FROM: struct.Struct(">ihqqqiii"),
-}
-
-
-def _write_partition_flexible(
-    out: bytearray, _version: int, answer: FetchedPartition, length: int, *, is_read_committed: bool
-) -> None:
-    """index, error, watermark, stable offset, log start, aborted transactions, preferred replica,
-    records length.
-    """
-    aborted = 1 if is_read_committed else 0
-    if length < 0x7F:
-        out += _FETCHED_FLEXIBLE.pack(*answer[:5], aborted, -1, length + 1)
+def _write_topic(out: bytearray, topic: str | bytes, version: int) -> None:
+    if isinstance(topic, bytes):
+        assert version >= _TOPIC_IDS_FROM, "up to version 12 topics are named"
+        assert len(topic) == 16, "a topic id has 16 bytes"
+        out += topic
     else:
-        out += _FETCHED_FLEXIBLE_LONG.pack(*answer[:5], aborted, -1)
-        write_uvarint(out, length + 1)
+        assert version < _TOPIC_IDS_FROM, "from version 13 topics are named by id"
+        write_name(out, topic.encode(), is_flexible=version >= _FLEXIBLE_FROM)
 
 
-def _write_partition(
-    out: bytearray, version: int, answer: FetchedPartition, length: int, *, is_read_committed: bool
-) -> None:
-    aborted = 0 if is_read_committed else -1
+class _PartitionLayout(NamedTuple):
+    """Index, error, watermark, stable offset, [log start], aborted, [preferred replica]."""
+
+    pack: Callable[..., bytes]
+    answer_fields: int
+    tail: tuple[int, ...]
+    tail_read_committed: tuple[int, ...]
+
+
+def _partition_layout(version: int) -> _PartitionLayout:
+    if version >= _FLEXIBLE_FROM:
+        return _LAYOUT_FLEXIBLE
     if version >= _PREFERRED_REPLICA_FROM:
-        out += _FETCHED[_PREFERRED_REPLICA_FROM].pack(*answer[:5], aborted, -1, length)
-    elif version >= _LOG_START_FROM:
-        out += _FETCHED[_LOG_START_FROM].pack(*answer[:5], aborted, length)
-    else:
-        out += _FETCHED[4].pack(*answer[:4], aborted, length)
+        return _LAYOUT_11
+    return _LAYOUT_5 if version >= _LOG_START_FROM else _LAYOUT_4
+
+
+_LAYOUT_4: Final = _PartitionLayout(struct.Struct(">ihqqi").pack, 4, (-1,), (0,))
+_LAYOUT_5: Final = _PartitionLayout(struct.Struct(">ihqqqi").pack, 5, (-1,), (0,))
+_LAYOUT_11: Final = _PartitionLayout(struct.Struct(">ihqqqii").pack, 5, (-1, -1), (0, -1))
+_LAYOUT_FLEXIBLE: Final = _PartitionLayout(struct.Struct(">ihqqqBi").pack, 5, (0, -1), (1, -1))

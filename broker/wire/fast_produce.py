@@ -53,6 +53,7 @@ _LOG_START_FROM: Final = 5
 _RECORD_ERRORS_FROM: Final = 8
 _TOPIC_BYTES_MAX: Final = 249
 
+_new: Final = tuple.__new__  # what a NamedTuple's constructor calls, without its Python frame
 _FAILURES: Final = (struct.error, IndexError, UnicodeDecodeError)
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
@@ -78,14 +79,18 @@ def decode_produce(view: memoryview, position: int, version: int) -> ProducePart
 
 def _decode(view: memoryview, position: int) -> ProduceParts:
     limit = len(view)
-    transactional_id, position = _string(view, position, limit, is_nullable=True)
+    transactional_id = None
+    if view[position] == view[position + 1] == 0xFF:  # length -1
+        position += 2
+    else:
+        transactional_id, position = _string(view, position, limit)
     acks, timeout_ms, topic_count = _ACKS.unpack_from(view, position)
     position += 10
     if not 0 <= topic_count * 6 <= limit - position:
         raise malformed_count(topic_count, position, limit)
     topics: list[ProduceTopic] = []
     for _ in range(topic_count):
-        topic, position = _string(view, position, limit, is_nullable=False)
+        topic, position = _string(view, position, limit)
         (count,) = _INT32.unpack_from(view, position)
         position += 4
         if not 0 <= count * 8 <= limit - position:
@@ -104,13 +109,17 @@ def _decode(view: memoryview, position: int) -> ProduceParts:
                 raise malformed_length(size, position, limit)
             partitions.append((partition, view[position:end]))
             position = end
-        topics.append((topic or "", partitions))
-    return ProduceParts(transactional_id, acks, timeout_ms, topics)
+        topics.append((topic, partitions))
+    return _new(ProduceParts, (transactional_id, acks, timeout_ms, topics))
 
 
 def _decode_flexible(view: memoryview, position: int) -> ProduceParts:
     limit = len(view)
-    transactional_id, position = _compact_string(view, position, limit, is_nullable=True)
+    transactional_id = None
+    if view[position]:
+        transactional_id, position = _compact_string(view, position, limit)
+    else:
+        position += 1
     acks, timeout_ms, topic_count = _ACKS_FLEXIBLE.unpack_from(view, position)
     position += 7
     if topic_count > 0x7F:
@@ -120,55 +129,61 @@ def _decode_flexible(view: memoryview, position: int) -> ProduceParts:
         raise malformed_count(topic_count, position, limit)
     topics: list[ProduceTopic] = []
     for _ in range(topic_count):
-        topic, position = _compact_string(view, position, limit, is_nullable=False)
-        count, position = read_uvarint(view, position)
-        count -= 1
-        if not 0 <= count * 6 <= limit - position:
-            raise malformed_count(count, position, limit)
-        partitions: list[ProducePartition] = []
-        for _ in range(count):
-            partition, size = _PARTITION_FLEXIBLE.unpack_from(view, position)
-            position += 5
-            if size > 0x7F:
-                size, position = read_uvarint(view, position - 1)
+        topic, position = _compact_string(view, position, limit)
+        partitions, position = _partitions_flexible(view, position, limit)
+        topics.append((topic, partitions))
+        position = position + 1 if view[position] == 0 else skip_tags(view, position, limit)
+    if view[position]:
+        skip_tags(view, position, limit)
+    return _new(ProduceParts, (transactional_id, acks, timeout_ms, topics))
+
+
+def _partitions_flexible(
+    view: memoryview, position: int, limit: int
+) -> tuple[list[ProducePartition], int]:
+    count = view[position]
+    position += 1
+    if count > 0x7F:
+        count, position = read_uvarint(view, position - 1)
+    count -= 1
+    if not 0 <= count * 6 <= limit - position:
+        raise malformed_count(count, position, limit)
+    partitions: list[ProducePartition] = []
+    for _ in range(count):
+        partition, size = _PARTITION_FLEXIBLE.unpack_from(view, position)
+        position += 5
+        if size > 0x7F:
+            size, position = read_uvarint(view, position - 1)
+        if size:
             end = position + size - 1
             if end >= limit:  # a tag section follows
                 raise malformed_length(size - 1, position, limit)
-            if size:
-                partitions.append((partition, view[position:end]))
-                position = end
-            else:
-                partitions.append((partition, None))
-            position = position + 1 if view[position] == 0 else skip_tags(view, position, limit)
-        topics.append((topic or "", partitions))
+            partitions.append((partition, view[position:end]))
+            position = end
+        else:
+            partitions.append((partition, None))
         position = position + 1 if view[position] == 0 else skip_tags(view, position, limit)
-    skip_tags(view, position, limit)
-    return ProduceParts(transactional_id, acks, timeout_ms, topics)
+    return partitions, position
 
 
-def _string(
-    view: memoryview, position: int, limit: int, *, is_nullable: bool
-) -> tuple[str | None, int]:
+def _string(view: memoryview, position: int, limit: int) -> tuple[str, int]:
     (length,) = _INT16.unpack_from(view, position)
     position += 2
     if length < 0:
-        if length == -1 and is_nullable:
-            return None, position
-        raise malformed_null("a string", length)
+        raise malformed_null("topic or transactional id", length)
     end = position + length
     if end > limit:
         raise malformed_length(length, position, limit)
     return str(view[position:end], "utf-8"), end
 
 
-def _compact_string(
-    view: memoryview, position: int, limit: int, *, is_nullable: bool
-) -> tuple[str | None, int]:
-    length, position = read_uvarint(view, position)
+def _compact_string(view: memoryview, position: int, limit: int) -> tuple[str, int]:
+    length = view[position]
+    position += 1
+    if length > 0x7F:
+        length, position = read_uvarint(view, position - 1)
     if length == 0:
-        if is_nullable:
-            return None, position
-        raise malformed_null("a string", -1)
+        raise malformed_null("topic or transactional id", -1)
     end = position + length - 1
     if end > limit:
         raise malformed_length(length - 1, position, limit)
@@ -195,10 +210,10 @@ def encode_produce_response(
         layout = _SINGLE[shape] = _single_layout(version, size)
     partition, error_code, base_offset, append_time_ms, log_start_offset = answer
     if version >= _FLEXIBLE_FROM:
-        length = size + 1
+        length = (size + 1,) if size < 0x7F else ((size + 1) & 0x7F | 0x80, 1)
         return layout.pack(
-            layout.size - 4, correlation_id, 0, 2, *((length,) if length < 0x80 else (length & 0x7F | 0x80, 1)),
-            name, 2, partition, error_code, base_offset, append_time_ms, log_start_offset,
+            layout.size - 4, correlation_id, 0, 2, *length, name,
+            2, partition, error_code, base_offset, append_time_ms, log_start_offset,
             1, 0, 0, 0, throttle_time_ms, 0,
         )  # fmt: skip
     head = (

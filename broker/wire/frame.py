@@ -16,12 +16,16 @@ from __future__ import annotations
 import struct
 from typing import Any, Final, NamedTuple
 
-from broker.wire.api import APIS, is_supported, request_header_version, response_header_version
+from broker.wire.api import APIS, request_header_version, response_header_version
 from broker.wire.primitives import MalformedMessage, malformed_length, malformed_null, skip_tags
 from broker.wire.schema import decoder, encoder
 
 SIZE_BYTES: Final = 4
 REQUEST_HEADER_BYTES_MIN: Final = 10
+
+_NEVER: Final = (1, 0)
+_FLEXIBLE: Final = {api.key: (api.flexible_from, api.max_version) for api in APIS.values()}
+_new: Final = tuple.__new__  # what a NamedTuple's constructor calls, without its Python frame
 
 _INT32: Final = struct.Struct(">i")
 _REQUEST_HEADER: Final = struct.Struct(">hhih")
@@ -66,13 +70,14 @@ def decode_request_header(view: memoryview) -> RequestHeader:
         position = end
     elif length != -1:
         raise malformed_null("client id", length)
-    if is_supported(api_key, api_version) and request_header_version(api_key, api_version) == 2:
+    first, last = _FLEXIBLE.get(api_key, _NEVER)
+    if first <= api_version <= last:
         try:
-            position = skip_tags(view, position, limit)
+            position = position + 1 if view[position] == 0 else skip_tags(view, position, limit)
         except IndexError:
             msg = "the request header ends inside its tag section"
             raise MalformedMessage(msg) from None
-    return RequestHeader(api_key, api_version, correlation_id, client_id, position)
+    return _new(RequestHeader, (api_key, api_version, correlation_id, client_id, position))
 
 
 def encode_request(

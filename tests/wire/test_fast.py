@@ -1,0 +1,171 @@
+"""The fast ways for Produce and Fetch say the same as the compiled codecs."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from broker.wire import api, frame
+from broker.wire.fast_fetch import (
+    FetchedPartition,
+    encode_fetch_response_parts,
+    fetch_partition_tags,
+)
+from broker.wire.fast_produce import (
+    ProducedPartition,
+    decode_produce,
+    encode_produce_response,
+    encode_produce_responses,
+)
+from broker.wire.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    PartitionData,
+)
+from broker.wire.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from broker.wire.primitives import MalformedMessage
+from broker.wire.schema import decoder, encoder
+from tests.wire.samples import sample
+
+PRODUCE_VERSIONS = range(3, 12)
+FETCH_VERSIONS = range(4, 18)
+
+
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
+def test_produce_request_reads_as_the_compiled_decoder_reads_it(version: int) -> None:
+    random = Random(version)
+    for _ in range(60):
+        body = bytearray(b"head")
+        encoder(ProduceRequest, version)(body, sample(ProduceRequest, version, random))
+        view = memoryview(body + b"tail")
+        expected, _ = decoder(ProduceRequest, version)(view, 4)
+        parts = decode_produce(view, 4, version)
+        assert parts.transactional_id == expected.transactional_id
+        assert (parts.acks, parts.timeout_ms) == (expected.acks, expected.timeout_ms)
+        assert parts.topics == [
+            (
+                topic.name,
+                [(partition.index, partition.records) for partition in topic.partition_data],
+            )
+            for topic in expected.topic_data
+        ]
+
+
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
+def test_produce_request_cut_anywhere_is_malformed(version: int) -> None:
+    random = Random(version)
+    message = sample(ProduceRequest, version, random)
+    while len(message.topic_data) < 2:
+        message = sample(ProduceRequest, version, random)
+    body = bytearray()
+    encoder(ProduceRequest, version)(body, message)
+    for end in range(len(body)):
+        with pytest.raises(MalformedMessage):
+            decode_produce(memoryview(body)[:end], 0, version)
+
+
+def _produce_response(
+    topic: str, answers: list[ProducedPartition], throttle_time_ms: int
+) -> ProduceResponse:
+    partitions = [
+        PartitionProduceResponse(
+            index=answer.partition,
+            error_code=answer.error_code,
+            base_offset=answer.base_offset,
+            log_append_time_ms=answer.log_append_time_ms,
+            log_start_offset=answer.log_start_offset,
+        )
+        for answer in answers
+    ]
+    return ProduceResponse(
+        responses=[TopicProduceResponse(name=topic, partition_responses=partitions)],
+        throttle_time_ms=throttle_time_ms,
+    )
+
+
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
+@pytest.mark.parametrize(
+    "topic", ["o", "x" * 125, "x" * 126, "x" * 127, "x" * 128, "x" * 249, "x" * 300, "größe"]
+)
+def test_produce_response_has_the_compiled_encoders_bytes(version: int, topic: str) -> None:
+    answer = ProducedPartition(7, 3, 2**40, -1, 12)
+    expected = frame.encode_response(
+        api.PRODUCE, version, 99, _produce_response(topic, [answer], 250)
+    )
+    assert encode_produce_response(version, 99, topic, answer, 250) == expected
+    assert encode_produce_responses(version, 99, [(topic, [answer])], 250) == expected
+
+
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
+def test_produce_response_for_many_partitions_has_the_compiled_encoders_bytes(version: int) -> None:
+    answers = [
+        ProducedPartition(index, 0, index * 10, 1_700_000_000_000, 0) for index in range(200)
+    ]
+    expected = frame.encode_response(
+        api.PRODUCE, version, 1, _produce_response("orders", answers, 0)
+    )
+    assert encode_produce_responses(version, 1, [("orders", answers)]) == expected
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+@pytest.mark.parametrize("is_read_committed", [False, True])
+def test_fetch_response_parts_join_to_the_compiled_encoders_bytes(
+    version: int, is_read_committed: bool
+) -> None:
+    topic_ids = [bytes([index + 1]) * 16 for index in range(3)]
+    batches = [b"a" * 10, memoryview(b"b" * 300)]
+    diverging = EpochEndOffset(epoch=3, end_offset=70)
+    leader = LeaderIdAndEpoch(leader_id=2, leader_epoch=9)
+    one = fetch_partition_tags(diverging_epoch=diverging)
+    both = fetch_partition_tags(diverging_epoch=diverging, current_leader=leader)
+    rows = [
+        (FetchedPartition(0, 0, 50, 50, 0, batches), PartitionData()),
+        (FetchedPartition(1, 0, 50, 50, 0, ()), PartitionData()),
+        (FetchedPartition(2, 1, -1, -1, -1, (), one), PartitionData(diverging_epoch=diverging)),
+        (
+            FetchedPartition(3, 6, -1, -1, -1, (b"x",), both),
+            PartitionData(diverging_epoch=diverging, current_leader=leader),
+        ),
+    ]
+    if version < 12:
+        rows = rows[:2]
+    for answer, twin in rows:
+        twin.partition_index, twin.error_code, twin.high_watermark = answer[:3]
+        twin.last_stable_offset, twin.log_start_offset = answer[3:5]
+        twin.aborted_transactions = [] if is_read_committed else None
+        twin.records = answer.records
+    topics = [topic_ids[index] if version >= 13 else f"topic-{index}" for index in range(3)]
+    message = FetchResponse(throttle_time_ms=5)
+    if version >= 7:
+        message.error_code, message.session_id = 71, 12345
+    for topic in topics:
+        named = {"topic_id": topic} if version >= 13 else {"topic": topic}
+        message.responses.append(
+            FetchableTopicResponse(partitions=[twin for _, twin in rows], **named)
+        )
+    expected = frame.encode_response(api.FETCH, version, 77, message)
+
+    parts = encode_fetch_response_parts(
+        version,
+        77,
+        [(topic, [answer for answer, _ in rows]) for topic in topics],
+        throttle_time_ms=5,
+        error_code=71,
+        session_id=12345,
+        is_read_committed=is_read_committed,
+    )
+    assert b"".join(parts) == expected
+    assert any(part is batches[1] for part in parts), "records were copied"
+
+
+def test_empty_fetch_response_is_one_buffer() -> None:
+    (only,) = encode_fetch_response_parts(12, 5, [])
+    assert only == frame.encode_response(api.FETCH, 12, 5, FetchResponse())
