@@ -1,1 +1,4 @@
-"""The demo workload: order events and the groups that read them."""
+"""`hermes demo`: an order service and six groups that read its events, through librdkafka.
+
+Ordinary Kafka clients and nothing of the broker's: the same workload runs against any cluster.
+"""
