@@ -1,12 +1,12 @@
 """A classic group: its state, its members and what they have in common.
 
-| state               | meaning                     | heartbeat | sync   | commit | exits            |
-|---------------------|-----------------------------|-----------|--------|--------|------------------|
-| Empty               | no members, maybe offsets   | 25        | 25     | 25     | join, expiry     |
-| PreparingRebalance  | joins are parked            | 27        | 27     | taken  | joined, timeout  |
-| CompletingRebalance | the leader assigns          | 0         | parked | 27     | sync, any change |
-| Stable              | everyone has an assignment  | 0         | answer | taken  | any change       |
-| Dead                | forgotten by its shard      | 25        | 25     | 22     | none             |
+| state               | meaning                   | heartbeat | sync   | commit | exits            |
+|---------------------|---------------------------|-----------|--------|--------|------------------|
+| Empty               | no members, maybe offsets | 25        | 25     | 25     | join, expiry     |
+| PreparingRebalance  | joins are parked          | 27        | 27     | taken  | joined, timeout  |
+| CompletingRebalance | the leader assigns        | 0         | parked | 27     | sync, any change |
+| Stable              | all have an assignment    | 0         | answer | taken  | any change       |
+| Dead                | forgotten by its shard    | 25        | 25     | 22     | none             |
 
 `commit` is a member's; one without a generation is taken while the group is Empty.
 Invariants: `leader` is a member or None; every instance id maps to a member; joins are parked only

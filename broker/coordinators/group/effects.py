@@ -2,7 +2,7 @@
 do.
 
 The shell executes effects in order. `Append`: the record is applied at once and belongs to this
-turn's batch. `Reply`: it leaves when everything appended so far is committed; `reply_to` is the
+moment's batch. `Reply`: it leaves when everything appended so far is committed; `reply_to` is the
 shell's own and opaque here.
 """
 
@@ -15,16 +15,19 @@ from broker.coordinators.group.limits import GroupLimits
 from broker.coordinators.group.records import Record
 
 ReplyTo = Callable[[Any], None]
+"""Takes the response, or an ErrorCode when the coordinator failed before the response could leave.
+"""
 
 
-class Turn(NamedTuple):
+class Moment(NamedTuple):
     """The moment of a step: `monotonic_ms` for deadlines, `wall_ms` for what is stored, the limits
-    in force.
+    in force. `may_create_group` is False when the node has as many groups as it may.
     """
 
     monotonic_ms: float
     wall_ms: int
     limits: GroupLimits
+    may_create_group: bool = True
 
 
 class Caller(NamedTuple):

@@ -9,7 +9,7 @@ what it subscribes to for ever.
 from __future__ import annotations
 
 from broker.coordinators.group.classic import ClassicGroup, GroupState
-from broker.coordinators.group.effects import Turn
+from broker.coordinators.group.effects import Moment
 from broker.coordinators.group.offsets import FindTopic, is_of_topic
 from broker.coordinators.group.records import (
     GroupRemoved,
@@ -23,7 +23,7 @@ from broker.errors import ErrorCode
 
 
 def decide_expiry(
-    stored: StoredGroups, group: ClassicGroup, find_topic: FindTopic, turn: Turn
+    stored: StoredGroups, group: ClassicGroup, find_topic: FindTopic, moment: Moment
 ) -> list[Record]:
     """The removals that are due for this group; a group that is Empty and has no offset left goes
     too.
@@ -34,7 +34,7 @@ def decide_expiry(
         _removal(commit)
         for commit in commits.values()
         if not is_of_topic(commit, find_topic(commit.topic))
-        or _is_expired(commit, group, subscribed, turn)
+        or _is_expired(commit, group, subscribed, moment)
     ]
     if group.is_idle() and len(removed) == len(commits) and group.group_id in stored.generations:
         removed.append(GroupRemoved(group.group_id))
@@ -79,16 +79,16 @@ def _protected_topics(group: ClassicGroup) -> frozenset[str] | None:
 
 
 def _is_expired(
-    commit: OffsetCommitted, group: ClassicGroup, protected: frozenset[str] | None, turn: Turn
+    commit: OffsetCommitted, group: ClassicGroup, protected: frozenset[str] | None, moment: Moment
 ) -> bool:
     if protected is None or commit.topic in protected:
         return False
     if commit.expire_timestamp_ms >= 0:
-        return turn.wall_ms >= commit.expire_timestamp_ms
+        return moment.wall_ms >= commit.expire_timestamp_ms
     since_ms = commit.commit_timestamp_ms
     if group.state is GroupState.EMPTY:
         since_ms = max(since_ms, group.state_timestamp_ms)
-    return turn.wall_ms - since_ms >= turn.limits.offsets_retention_ms
+    return moment.wall_ms - since_ms >= moment.limits.offsets_retention_ms
 
 
 def _removal(commit: OffsetCommitted) -> OffsetRemoved:

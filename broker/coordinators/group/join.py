@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from broker.coordinators.group.classic import ClassicGroup, GroupState
-from broker.coordinators.group.effects import Append, Caller, Effect, Reply, Turn
+from broker.coordinators.group.effects import Append, Caller, Effect, Moment, Reply
 from broker.coordinators.group.limits import (
     MEMBER_ID_PREFIX_MAX,
     NEW_MEMBER_JOIN_TIMEOUT_MS,
@@ -31,9 +31,9 @@ MEMBER_ID_REQUIRED_FROM: Final = 4
 SKIP_ASSIGNMENT_FROM: Final = 9
 
 
-def check_join(request: JoinGroupRequest, turn: Turn) -> ErrorCode:
+def check_join(request: JoinGroupRequest, moment: Moment) -> ErrorCode:
     """What is wrong with a join whatever the group's state; NONE when nothing is."""
-    limits = turn.limits
+    limits = moment.limits
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
     if not (
@@ -44,25 +44,29 @@ def check_join(request: JoinGroupRequest, turn: Turn) -> ErrorCode:
 
 
 def on_join(
-    group: ClassicGroup, request: JoinGroupRequest, caller: Caller, new_member_id: str, turn: Turn
+    group: ClassicGroup,
+    request: JoinGroupRequest,
+    caller: Caller,
+    new_member_id: str,
+    moment: Moment,
 ) -> list[Effect]:
     """A join that passed `check_join`. `new_member_id` is for a newcomer, from `member_id_for`."""
     protocols = tuple((protocol.name, bytes(protocol.metadata)) for protocol in request.protocols)
-    if not _has_room(group, request, protocols, turn):
-        effects = _drop(group, request.member_id, turn)
+    if not _has_room(group, request, protocols, moment):
+        effects = _drop(group, request.member_id, moment)
         error = join_error(ErrorCode.GROUP_MAX_SIZE_REACHED, request.member_id)
         return [*effects, Reply(caller.reply_to, error)]
     if not group.accepts(request.protocol_type, protocols):
         code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         return [Reply(caller.reply_to, join_error(code, request.member_id))]
     if request.member_id:
-        return _join_with_id(group, request, protocols, caller, turn)
+        return _join_with_id(group, request, protocols, caller, moment)
     if request.group_instance_id is not None:
         if request.group_instance_id in group.instances:
-            return _replace_static(group, request, protocols, caller, new_member_id, turn)
+            return _replace_static(group, request, protocols, caller, new_member_id, moment)
     elif caller.api_version >= MEMBER_ID_REQUIRED_FROM:
-        return _hand_out_id(group, request, caller, new_member_id, turn)
-    return _enter(group, request, protocols, caller, new_member_id, turn)
+        return _hand_out_id(group, request, caller, new_member_id, moment)
+    return _enter(group, request, protocols, caller, new_member_id, moment)
 
 
 def member_id_for(client_id: str, instance_id: str | None, uuid: bytes) -> str:
@@ -77,11 +81,11 @@ def _join_with_id(
     request: JoinGroupRequest,
     protocols: Protocols,
     caller: Caller,
-    turn: Turn,
+    moment: Moment,
 ) -> list[Effect]:
     member_id = request.member_id
     if member_id in group.pending and request.group_instance_id is None:
-        return _enter(group, request, protocols, caller, member_id, turn)
+        return _enter(group, request, protocols, caller, member_id, moment)
     code = group.check_member(member_id, request.group_instance_id)
     if code is not ErrorCode.NONE:
         return [Reply(caller.reply_to, join_error(code, member_id))]
@@ -92,10 +96,10 @@ def _join_with_id(
         or member.protocols != protocols
     )
     if not must_rebalance:
-        member.refresh_session(turn.monotonic_ms)
+        member.refresh_session(moment.monotonic_ms)
         return [Reply(caller.reply_to, join_response(group, member))]
-    effects = _park(group, member, request, protocols, caller, turn)
-    return effects + prepare(group, turn)
+    effects = _park(group, member, request, protocols, caller, moment)
+    return effects + prepare(group, moment)
 
 
 def _enter(
@@ -104,7 +108,7 @@ def _enter(
     protocols: Protocols,
     caller: Caller,
     member_id: str,
-    turn: Turn,
+    moment: Moment,
 ) -> list[Effect]:
     """A new member: it is parked until the barrier opens, at most NEW_MEMBER_JOIN_TIMEOUT_MS."""
     member = Member(
@@ -118,21 +122,21 @@ def _enter(
     )
     member.is_new = True
     member.parked_join = caller.reply_to
-    member.session_deadline_ms = turn.monotonic_ms + NEW_MEMBER_JOIN_TIMEOUT_MS
+    member.session_deadline_ms = moment.monotonic_ms + NEW_MEMBER_JOIN_TIMEOUT_MS
     if not group.members:
         group.protocol_type = request.protocol_type
     group.add(member)
     group.has_new_member = True
-    return prepare(group, turn)
+    return prepare(group, moment)
 
 
 def _hand_out_id(
-    group: ClassicGroup, request: JoinGroupRequest, caller: Caller, member_id: str, turn: Turn
+    group: ClassicGroup, request: JoinGroupRequest, caller: Caller, member_id: str, moment: Moment
 ) -> list[Effect]:
     """KIP-394: a client proves that it hears us before it becomes a member."""
     while len(group.pending) >= PENDING_MEMBERS_MAX:
         del group.pending[next(iter(group.pending))]
-    group.pending[member_id] = turn.monotonic_ms + request.session_timeout_ms
+    group.pending[member_id] = moment.monotonic_ms + request.session_timeout_ms
     return [Reply(caller.reply_to, join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id))]
 
 
@@ -142,7 +146,7 @@ def _replace_static(
     protocols: Protocols,
     caller: Caller,
     new_member_id: str,
-    turn: Turn,
+    moment: Moment,
 ) -> list[Effect]:
     """A static member is back without its id: it takes its old place, whoever still uses the old id
     is fenced.
@@ -153,13 +157,13 @@ def _replace_static(
     member = group.replace_static(instance_id, new_member_id)
     effects = _fence_parked(member)
     is_same = _is_same_subscription(request.protocol_type, member.protocols, protocols)
-    effects += _park(group, member, request, protocols, caller, turn)
+    effects += _park(group, member, request, protocols, caller, moment)
     if (
         group.state is not GroupState.STABLE
         or not is_same
         or group.protocol != group.choose_protocol()
     ):
-        return effects + prepare(group, turn)
+        return effects + prepare(group, moment)
     member.parked_join = None
     response = join_response(group, member)
     if caller.api_version >= SKIP_ASSIGNMENT_FROM:
@@ -177,7 +181,7 @@ def _park(
     request: JoinGroupRequest,
     protocols: Protocols,
     caller: Caller,
-    turn: Turn,
+    moment: Moment,
 ) -> list[Effect]:
     """The member's latest join takes the parking place; an earlier one is sent back to retry."""
     effects: list[Effect] = []
@@ -189,9 +193,9 @@ def _park(
     member.rebalance_timeout_ms = _rebalance_timeout_ms(request)
     group.update_protocols(member, protocols)
     if member.is_new:
-        member.session_deadline_ms = turn.monotonic_ms + NEW_MEMBER_JOIN_TIMEOUT_MS
+        member.session_deadline_ms = moment.monotonic_ms + NEW_MEMBER_JOIN_TIMEOUT_MS
     else:
-        member.refresh_session(turn.monotonic_ms)
+        member.refresh_session(moment.monotonic_ms)
     return effects
 
 
@@ -227,10 +231,10 @@ def _topics_by_protocol(protocols: Protocols) -> dict[str, frozenset[str] | byte
 
 
 def _has_room(
-    group: ClassicGroup, request: JoinGroupRequest, protocols: Protocols, turn: Turn
+    group: ClassicGroup, request: JoinGroupRequest, protocols: Protocols, moment: Moment
 ) -> bool:
     """group.max.size, and that the group's stored form stays below one record's size."""
-    limits = turn.limits
+    limits = moment.limits
     member = group.members.get(request.member_id)
     bytes_new = sum(len(metadata) for _, metadata in protocols)
     bytes_old = member.metadata_bytes() if member is not None else 0
@@ -244,13 +248,13 @@ def _has_room(
     return member is not None or len(group.members) < limits.group_size_max
 
 
-def _drop(group: ClassicGroup, member_id: str, turn: Turn) -> list[Effect]:
+def _drop(group: ClassicGroup, member_id: str, moment: Moment) -> list[Effect]:
     """Whoever finds no room is not waited for."""
     group.pending.pop(member_id, None)
     if member_id not in group.members:
         return []
     effects = remove_member(group, member_id)
-    return effects + prepare(group, turn)
+    return effects + prepare(group, moment)
 
 
 def _rebalance_timeout_ms(request: JoinGroupRequest) -> int:

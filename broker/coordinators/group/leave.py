@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from broker.coordinators.group.classic import ClassicGroup
-from broker.coordinators.group.effects import Caller, Effect, Reply, Turn
+from broker.coordinators.group.effects import Caller, Effect, Moment, Reply
 from broker.coordinators.group.rebalance import complete_if_all_joined, prepare, remove_member
 from broker.errors import ErrorCode
 from broker.wire.messages.leave_group import (
@@ -17,7 +17,7 @@ from broker.wire.messages.leave_group import (
 
 
 def on_leave(
-    group: ClassicGroup | None, request: LeaveGroupRequest, caller: Caller, turn: Turn
+    group: ClassicGroup | None, request: LeaveGroupRequest, caller: Caller, moment: Moment
 ) -> list[Effect]:
     """Members go at once, all of a request before one rebalance begins."""
     is_batched = caller.api_version >= 3
@@ -42,9 +42,9 @@ def on_leave(
             )
         )
     if group is not None and has_left:
-        effects += prepare(group, turn)
+        effects += prepare(group, moment)
     elif group is not None and has_forgotten:
-        effects += complete_if_all_joined(group, turn)
+        effects += complete_if_all_joined(group, moment)
     if is_batched:
         response = LeaveGroupResponse(members=answers)
     else:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from broker.coordinators.group.classic import ClassicGroup, GroupState
-from broker.coordinators.group.effects import Decision, Turn
+from broker.coordinators.group.effects import Decision, Moment
 from broker.coordinators.group.records import OffsetCommitted, Record
 from broker.coordinators.group.stored import StoredGroups
 from broker.coordinators.group.sync import check_generation
@@ -57,12 +57,14 @@ def check_commit(group: ClassicGroup | None, request: OffsetCommitRequest) -> Er
 
 
 def decide_commit(
-    group: ClassicGroup | None, request: OffsetCommitRequest, find_topic: FindTopic, turn: Turn
+    group: ClassicGroup | None, request: OffsetCommitRequest, find_topic: FindTopic, moment: Moment
 ) -> Decision:
     """What a commit stores; each partition has an error of its own, a refused caller has one
     everywhere.
     """
     refusal = check_commit(group, request)
+    if refusal is ErrorCode.NONE and group is None and not moment.may_create_group:
+        refusal = ErrorCode.POLICY_VIOLATION
     records: list[Record] = []
     topics: list[OffsetCommitResponseTopic] = []
     for topic in request.topics:
@@ -71,9 +73,9 @@ def decide_commit(
         for partition in topic.partitions:
             code = refusal
             if code is ErrorCode.NONE:
-                code = _check_partition(partition, found, turn)
+                code = _check_partition(partition, found, moment)
             if code is ErrorCode.NONE and found is not None:
-                records.append(_committed(request, topic.name, partition, found[0], turn))
+                records.append(_committed(request, topic.name, partition, found[0], moment))
             answers.append(
                 OffsetCommitResponsePartition(
                     partition_index=partition.partition_index, error_code=code
@@ -138,12 +140,12 @@ def _visible(
 
 
 def _check_partition(
-    partition: OffsetCommitRequestPartition, found: tuple[bytes, int] | None, turn: Turn
+    partition: OffsetCommitRequestPartition, found: tuple[bytes, int] | None, moment: Moment
 ) -> ErrorCode:
     if found is None or not 0 <= partition.partition_index < found[1]:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     metadata = partition.committed_metadata
-    if metadata is not None and len(metadata.encode()) > turn.limits.offset_metadata_bytes_max:
+    if metadata is not None and len(metadata.encode()) > moment.limits.offset_metadata_bytes_max:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     if partition.committed_offset < 0:
         return ErrorCode.OFFSET_OUT_OF_RANGE
@@ -155,7 +157,7 @@ def _committed(
     topic: str,
     partition: OffsetCommitRequestPartition,
     topic_id: bytes,
-    turn: Turn,
+    moment: Moment,
 ) -> OffsetCommitted:
     return OffsetCommitted(
         request.group_id,
@@ -164,6 +166,6 @@ def _committed(
         partition.committed_offset,
         partition.committed_leader_epoch,
         partition.committed_metadata or "",
-        turn.wall_ms,
+        moment.wall_ms,
         topic_id,
     )

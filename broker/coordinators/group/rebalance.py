@@ -8,36 +8,36 @@ member.
 from __future__ import annotations
 
 from broker.coordinators.group.classic import ClassicGroup, GroupState
-from broker.coordinators.group.effects import Append, Effect, Reply, Turn
+from broker.coordinators.group.effects import Append, Effect, Moment, Reply
 from broker.coordinators.group.member import Member
 from broker.errors import ErrorCode
 from broker.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from broker.wire.messages.sync_group import SyncGroupResponse
 
 
-def prepare(group: ClassicGroup, turn: Turn) -> list[Effect]:
+def prepare(group: ClassicGroup, moment: Moment) -> list[Effect]:
     """Something about the members changed: begin a rebalance, or see whether the one under way is
     complete.
     """
     if group.state is GroupState.PREPARING_REBALANCE:
-        return complete_if_all_joined(group, turn)
+        return complete_if_all_joined(group, moment)
     effects: list[Effect] = []
     if group.state is GroupState.COMPLETING_REBALANCE:
-        effects += _interrupt_syncs(group, turn)
+        effects += _interrupt_syncs(group, moment)
     group.is_initial_rebalance = group.state is GroupState.EMPTY
     group.sync_deadline_ms = None
-    group.enter(GroupState.PREPARING_REBALANCE, turn.wall_ms)
+    group.enter(GroupState.PREPARING_REBALANCE, moment.wall_ms)
     if not group.is_initial_rebalance:
-        group.rebalance_deadline_ms = turn.monotonic_ms + group.rebalance_timeout_ms
-        return effects + complete_if_all_joined(group, turn)
-    delay_ms = min(turn.limits.initial_rebalance_delay_ms, group.rebalance_timeout_ms)
+        group.rebalance_deadline_ms = moment.monotonic_ms + group.rebalance_timeout_ms
+        return effects + complete_if_all_joined(group, moment)
+    delay_ms = min(moment.limits.initial_rebalance_delay_ms, group.rebalance_timeout_ms)
     group.initial_delay_left_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
     group.has_new_member = False
-    group.rebalance_deadline_ms = turn.monotonic_ms + delay_ms
-    return effects + (complete_join(group, turn) if delay_ms == 0 else [])
+    group.rebalance_deadline_ms = moment.monotonic_ms + delay_ms
+    return effects + (complete_join(group, moment) if delay_ms == 0 else [])
 
 
-def complete_if_all_joined(group: ClassicGroup, turn: Turn) -> list[Effect]:
+def complete_if_all_joined(group: ClassicGroup, moment: Moment) -> list[Effect]:
     """The barrier opens when nobody is left to wait for; a group's first rebalance waits for its
     delay.
     """
@@ -45,10 +45,10 @@ def complete_if_all_joined(group: ClassicGroup, turn: Turn) -> list[Effect]:
         return []
     if group.is_initial_rebalance and group.members:
         return []
-    return complete_join(group, turn)
+    return complete_join(group, moment)
 
 
-def complete_join(group: ClassicGroup, turn: Turn) -> list[Effect]:
+def complete_join(group: ClassicGroup, moment: Moment) -> list[Effect]:
     """Begin the next generation with those who joined.
 
     Dynamic members that did not rejoin are out. Static ones stay until their session ends; when
@@ -58,19 +58,19 @@ def complete_join(group: ClassicGroup, turn: Turn) -> list[Effect]:
         if member.parked_join is None and not member.is_static:
             group.remove(member.member_id)
     if group.members and not _elect_joined_leader(group):
-        group.rebalance_deadline_ms = turn.monotonic_ms + group.rebalance_timeout_ms
+        group.rebalance_deadline_ms = moment.monotonic_ms + group.rebalance_timeout_ms
         return []
     group.rebalance_deadline_ms = None
     group.generation += 1
     group.rebalance_count += 1
     if not group.members:
         group.protocol = None
-        group.enter(GroupState.EMPTY, turn.wall_ms)
+        group.enter(GroupState.EMPTY, moment.wall_ms)
         return [Append(group.to_stored())]
     group.protocol = group.choose_protocol()
-    group.enter(GroupState.COMPLETING_REBALANCE, turn.wall_ms)
-    group.sync_deadline_ms = turn.monotonic_ms + group.rebalance_timeout_ms
-    return _answer_joins(group, turn)
+    group.enter(GroupState.COMPLETING_REBALANCE, moment.wall_ms)
+    group.sync_deadline_ms = moment.monotonic_ms + group.rebalance_timeout_ms
+    return _answer_joins(group, moment)
 
 
 def remove_member(group: ClassicGroup, member_id: str) -> list[Effect]:
@@ -86,9 +86,9 @@ def remove_member(group: ClassicGroup, member_id: str) -> list[Effect]:
     return effects
 
 
-def on_deadline(group: ClassicGroup, turn: Turn) -> list[Effect]:
+def on_deadline(group: ClassicGroup, moment: Moment) -> list[Effect]:
     """Whatever has run out by now: unused member ids, sessions, the barrier, late syncs."""
-    now_ms = turn.monotonic_ms
+    now_ms = moment.monotonic_ms
     pending = [member_id for member_id, at in group.pending.items() if at <= now_ms]
     for member_id in pending:
         del group.pending[member_id]
@@ -108,11 +108,11 @@ def on_deadline(group: ClassicGroup, turn: Turn) -> list[Effect]:
     for member_id in expired:
         effects += remove_member(group, member_id)
     if expired:
-        effects += prepare(group, turn)
+        effects += prepare(group, moment)
     elif pending:
-        effects += complete_if_all_joined(group, turn)
+        effects += complete_if_all_joined(group, moment)
     if group.rebalance_deadline_ms is not None and group.rebalance_deadline_ms <= now_ms:
-        effects += _on_barrier_deadline(group, turn)
+        effects += _on_barrier_deadline(group, moment)
     return effects
 
 
@@ -153,14 +153,14 @@ def sync_error(code: ErrorCode) -> SyncGroupResponse:
     return SyncGroupResponse(error_code=code, assignment=b"")
 
 
-def _interrupt_syncs(group: ClassicGroup, turn: Turn) -> list[Effect]:
+def _interrupt_syncs(group: ClassicGroup, moment: Moment) -> list[Effect]:
     effects: list[Effect] = []
     for member in group.members.values():
         member.has_synced = True
         if member.parked_sync is not None:
             effects.append(Reply(member.parked_sync, sync_error(ErrorCode.REBALANCE_IN_PROGRESS)))
             member.parked_sync = None
-            member.refresh_session(turn.monotonic_ms)
+            member.refresh_session(moment.monotonic_ms)
     return effects
 
 
@@ -176,7 +176,7 @@ def _elect_joined_leader(group: ClassicGroup) -> bool:
     return False
 
 
-def _answer_joins(group: ClassicGroup, turn: Turn) -> list[Effect]:
+def _answer_joins(group: ClassicGroup, moment: Moment) -> list[Effect]:
     effects: list[Effect] = []
     for member in group.members.values():
         if member.parked_join is None:
@@ -185,18 +185,18 @@ def _answer_joins(group: ClassicGroup, turn: Turn) -> list[Effect]:
         member.parked_join = None
         member.is_new = False
         member.has_synced = False
-        member.refresh_session(turn.monotonic_ms)
+        member.refresh_session(moment.monotonic_ms)
     return effects
 
 
-def _on_barrier_deadline(group: ClassicGroup, turn: Turn) -> list[Effect]:
+def _on_barrier_deadline(group: ClassicGroup, moment: Moment) -> list[Effect]:
     """A first rebalance is prolonged while new members arrive, up to the rebalance timeout
     (KIP-134).
     """
     if group.is_initial_rebalance and group.has_new_member and group.initial_delay_left_ms > 0:
-        delay_ms = min(turn.limits.initial_rebalance_delay_ms, group.initial_delay_left_ms)
+        delay_ms = min(moment.limits.initial_rebalance_delay_ms, group.initial_delay_left_ms)
         group.initial_delay_left_ms = max(group.initial_delay_left_ms - delay_ms, 0)
         group.has_new_member = False
-        group.rebalance_deadline_ms = turn.monotonic_ms + delay_ms
+        group.rebalance_deadline_ms = moment.monotonic_ms + delay_ms
         return []
-    return complete_join(group, turn)
+    return complete_join(group, moment)

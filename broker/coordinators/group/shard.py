@@ -1,6 +1,6 @@
 """One shard of the group coordinator: the groups of one partition of `__consumer_offsets`.
 
-Each `on_*` takes a request and the turn, and returns effects in the order in which they must be
+Each `on_*` takes a request and the moment, and returns effects in the order in which they must be
 carried out. A record is applied to `stored` as its Append is emitted; a shell that fails to append
 it discards the shard and loads it anew, after `on_abandoned` has named everybody who waits. Not
 here: the log, timers, sockets, routing (the server's shell).
@@ -11,11 +11,12 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from broker.coordinators.group import expiry, join, leave, offsets, rebalance, sync
 from broker.coordinators.group.classic import ClassicGroup, GroupState, group_from_stored
 from broker.coordinators.group.describe import describe_group, list_groups
-from broker.coordinators.group.effects import Append, Caller, Effect, Reply, Turn
+from broker.coordinators.group.effects import Append, Caller, Effect, Moment, Reply
 from broker.coordinators.group.offsets import FetchedTopics, FindTopic
 from broker.coordinators.group.records import OffsetCommitted, Record
 from broker.coordinators.group.stored import StoredGroups
@@ -28,21 +29,26 @@ from broker.wire.messages.list_groups import ListedGroup, ListGroupsRequest
 from broker.wire.messages.offset_commit import OffsetCommitRequest
 from broker.wire.messages.sync_group import SyncGroupRequest
 
+STALE_TIMERS_FACTOR: Final = 2
+STALE_TIMERS_MIN: Final = 1_000
+"""Timers kept at most: so many for each group, and so many on top."""
+
 
 class GroupShard:
     """`stored` is what the log holds, `groups` the live half of every group that is known.
 
-    `states` and `member_count` are kept for metrics; `rebalance_total` counts generations begun.
+    `states` and `member_count` are kept for metrics; `rebalanced` names a group per generation
+    begun, until the shell has counted and cleared it.
     """
 
-    __slots__ = ("_timers", "groups", "member_count", "rebalance_total", "states", "stored")
+    __slots__ = ("_timers", "groups", "member_count", "rebalanced", "states", "stored")
 
     def __init__(self) -> None:
         self.stored = StoredGroups()
         self.groups: dict[str, ClassicGroup] = {}
         self.states: Counter[GroupState] = Counter()
         self.member_count = 0
-        self.rebalance_total = 0
+        self.rebalanced: list[str] = []
         self._timers: list[tuple[float, str]] = []
 
     # --- loading ---
@@ -64,54 +70,59 @@ class GroupShard:
     # --- membership ---
 
     def on_join(
-        self, request: JoinGroupRequest, caller: Caller, new_member_id: str, turn: Turn
+        self, request: JoinGroupRequest, caller: Caller, new_member_id: str, moment: Moment
     ) -> list[Effect]:
-        code = join.check_join(request, turn)
+        code = join.check_join(request, moment)
         group = self.groups.get(request.group_id)
         if code is ErrorCode.NONE and group is None and request.member_id:
             code = ErrorCode.UNKNOWN_MEMBER_ID
         if code is not ErrorCode.NONE:
             return [Reply(caller.reply_to, rebalance.join_error(code, request.member_id))]
+        if group is None and not moment.may_create_group:
+            error = rebalance.join_error(ErrorCode.POLICY_VIOLATION)
+            return [Reply(caller.reply_to, error)]
         if group is None:
             group = self._create(request.group_id)
-        return self._finish(group, join.on_join(group, request, caller, new_member_id, turn))
+        return self._finish(group, join.on_join(group, request, caller, new_member_id, moment))
 
-    def on_sync(self, request: SyncGroupRequest, caller: Caller, turn: Turn) -> list[Effect]:
+    def on_sync(self, request: SyncGroupRequest, caller: Caller, moment: Moment) -> list[Effect]:
         if not request.group_id:
             return [Reply(caller.reply_to, rebalance.sync_error(ErrorCode.INVALID_GROUP_ID))]
         group = self.groups.get(request.group_id)
-        return self._finish(group, sync.on_sync(group, request, caller, turn))
+        return self._finish(group, sync.on_sync(group, request, caller, moment))
 
-    def on_heartbeat(self, request: HeartbeatRequest, caller: Caller, turn: Turn) -> list[Effect]:
+    def on_heartbeat(
+        self, request: HeartbeatRequest, caller: Caller, moment: Moment
+    ) -> list[Effect]:
         """Only moves a session's end back, so no timer changes."""
         if not request.group_id:
             code = ErrorCode.INVALID_GROUP_ID
             return [Reply(caller.reply_to, HeartbeatResponse(error_code=code))]
-        return sync.on_heartbeat(self.groups.get(request.group_id), request, caller, turn)
+        return sync.on_heartbeat(self.groups.get(request.group_id), request, caller, moment)
 
-    def on_leave(self, request: LeaveGroupRequest, caller: Caller, turn: Turn) -> list[Effect]:
+    def on_leave(self, request: LeaveGroupRequest, caller: Caller, moment: Moment) -> list[Effect]:
         if not request.group_id:
             code = ErrorCode.INVALID_GROUP_ID
             return [Reply(caller.reply_to, LeaveGroupResponse(error_code=code))]
         group = self.groups.get(request.group_id)
-        return self._finish(group, leave.on_leave(group, request, caller, turn))
+        return self._finish(group, leave.on_leave(group, request, caller, moment))
 
     def next_deadline_ms(self) -> float | None:
         """When `on_deadline` next has something to do; perhaps too early, never too late."""
         return self._timers[0][0] if self._timers else None
 
-    def on_deadline(self, turn: Turn, count_max: int) -> list[Effect]:
+    def on_deadline(self, moment: Moment, count_max: int) -> list[Effect]:
         """What has run out, for at most `count_max` groups; the rest is due at once."""
         effects: list[Effect] = []
         for _ in range(count_max):
-            if not self._timers or self._timers[0][0] > turn.monotonic_ms:
+            if not self._timers or self._timers[0][0] > moment.monotonic_ms:
                 break
             at_ms, group_id = heapq.heappop(self._timers)
             group = self.groups.get(group_id)
             if group is None or group.scheduled_at_ms != at_ms:
                 continue
             group.scheduled_at_ms = None
-            effects += self._finish(group, rebalance.on_deadline(group, turn))
+            effects += self._finish(group, rebalance.on_deadline(group, moment))
         return effects
 
     def on_abandoned(self, code: ErrorCode) -> list[Reply]:
@@ -128,16 +139,16 @@ class GroupShard:
     # --- offsets ---
 
     def on_commit(
-        self, request: OffsetCommitRequest, find_topic: FindTopic, caller: Caller, turn: Turn
+        self, request: OffsetCommitRequest, find_topic: FindTopic, caller: Caller, moment: Moment
     ) -> list[Effect]:
         group = self.groups.get(request.group_id)
-        decision = offsets.decide_commit(group, request, find_topic, turn)
+        decision = offsets.decide_commit(group, request, find_topic, moment)
         if group is None and decision.records:
             group = self._create(request.group_id)
         if group is not None and request.member_id in group.members:
             is_heard = offsets.check_commit(group, request) is ErrorCode.NONE
             if is_heard:
-                group.members[request.member_id].refresh_session(turn.monotonic_ms)
+                group.members[request.member_id].refresh_session(moment.monotonic_ms)
         effects: list[Effect] = [Append(record) for record in decision.records]
         for record in decision.records:
             self.stored.apply(record)
@@ -172,12 +183,12 @@ class GroupShard:
         records, code = expiry.decide_deletion(self.stored, group, group_id)
         return self._finish(group, [Append(record) for record in records]), code
 
-    def on_expiry(self, group_id: str, find_topic: FindTopic, turn: Turn) -> list[Effect]:
+    def on_expiry(self, group_id: str, find_topic: FindTopic, moment: Moment) -> list[Effect]:
         """The periodic look at one group."""
         group = self.groups.get(group_id)
         if group is None:
             return []
-        records = expiry.decide_expiry(self.stored, group, find_topic, turn)
+        records = expiry.decide_expiry(self.stored, group, find_topic, moment)
         return self._finish(group, [Append(record) for record in records])
 
     def on_topic_removed(self, group_id: str, topic_id: bytes) -> list[Effect]:
@@ -203,9 +214,9 @@ class GroupShard:
         """After a step: forget a group of which nothing is left, keep the counts, schedule its next
         deadline.
         """
-        self.rebalance_total += group.rebalance_count
-        group.rebalance_count = 0
         group_id = group.group_id
+        self.rebalanced += [group_id] * group.rebalance_count
+        group.rebalance_count = 0
         is_stored = group_id in self.stored.generations or group_id in self.stored.offsets
         if group.is_idle() and not is_stored:
             group.enter(GroupState.DEAD, group.state_timestamp_ms)
@@ -219,6 +230,17 @@ class GroupShard:
         elif group.scheduled_at_ms is None or deadline_ms < group.scheduled_at_ms:
             group.scheduled_at_ms = deadline_ms
             heapq.heappush(self._timers, (deadline_ms, group_id))
+            if len(self._timers) > STALE_TIMERS_FACTOR * len(self.groups) + STALE_TIMERS_MIN:
+                self._drop_stale_timers()
+
+    def _drop_stale_timers(self) -> None:
+        """Timers of groups that are gone or were moved ahead: bounded, however fast groups change."""
+        self._timers = [
+            (group.scheduled_at_ms, group_id)
+            for group_id, group in self.groups.items()
+            if group.scheduled_at_ms is not None
+        ]
+        heapq.heapify(self._timers)
 
     def _count(self, group: ClassicGroup) -> None:
         now = (group.state, len(group.members))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from broker.coordinators.group.classic import ClassicGroup, GroupState
-from broker.coordinators.group.effects import Append, Caller, Effect, Reply, Turn
+from broker.coordinators.group.effects import Append, Caller, Effect, Moment, Reply
 from broker.coordinators.group.member import Member
 from broker.coordinators.group.rebalance import prepare, sync_error
 from broker.errors import ErrorCode
@@ -25,7 +25,7 @@ HEARTBEAT_ANSWERS: Final = {
 
 
 def on_heartbeat(
-    group: ClassicGroup | None, request: HeartbeatRequest, caller: Caller, turn: Turn
+    group: ClassicGroup | None, request: HeartbeatRequest, caller: Caller, moment: Moment
 ) -> list[Effect]:
     """A member lives, and learns whether to rejoin. Its session is refreshed either way."""
     code = check_generation(
@@ -33,12 +33,12 @@ def on_heartbeat(
     )
     if group is not None and code is ErrorCode.NONE:
         code = HEARTBEAT_ANSWERS[group.state]
-        group.members[request.member_id].refresh_session(turn.monotonic_ms)
+        group.members[request.member_id].refresh_session(moment.monotonic_ms)
     return [Reply(caller.reply_to, HeartbeatResponse(error_code=code))]
 
 
 def on_sync(
-    group: ClassicGroup | None, request: SyncGroupRequest, caller: Caller, turn: Turn
+    group: ClassicGroup | None, request: SyncGroupRequest, caller: Caller, moment: Moment
 ) -> list[Effect]:
     """Followers wait for the leader's assignment, the leader's own sync hands it to everybody."""
     code = check_generation(
@@ -53,14 +53,14 @@ def on_sync(
         return [Reply(caller.reply_to, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))]
     if group.state is GroupState.STABLE:
         _note_synced(group, member)
-        member.refresh_session(turn.monotonic_ms)
+        member.refresh_session(moment.monotonic_ms)
         return [Reply(caller.reply_to, _sync_response(group, member))]
     assert group.state is GroupState.COMPLETING_REBALANCE, "an empty group has no members to sync"
     effects = _park(member, caller)
     _note_synced(group, member)
     if request.member_id != group.leader:
         return effects
-    return effects + _assign(group, request, turn)
+    return effects + _assign(group, request, moment)
 
 
 def check_generation(
@@ -92,7 +92,7 @@ def _park(member: Member, caller: Caller) -> list[Effect]:
     return effects
 
 
-def _assign(group: ClassicGroup, request: SyncGroupRequest, turn: Turn) -> list[Effect]:
+def _assign(group: ClassicGroup, request: SyncGroupRequest, moment: Moment) -> list[Effect]:
     """The leader has spoken: store the generation, then answer everybody who waits."""
     assignments = {item.member_id: bytes(item.assignment) for item in request.assignments}
     size = sum(
@@ -101,29 +101,29 @@ def _assign(group: ClassicGroup, request: SyncGroupRequest, turn: Turn) -> list[
         + MEMBER_OVERHEAD_BYTES
         for member in group.members.values()
     )
-    if size > turn.limits.group_record_bytes_max:
-        return _refuse_all(group, turn)
+    if size > moment.limits.group_record_bytes_max:
+        return _refuse_all(group, moment)
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")
-    group.enter(GroupState.STABLE, turn.wall_ms)
+    group.enter(GroupState.STABLE, moment.wall_ms)
     effects: list[Effect] = [Append(group.to_stored())]
     for member in group.members.values():
         if member.parked_sync is not None:
             effects.append(Reply(member.parked_sync, _sync_response(group, member)))
             member.parked_sync = None
-            member.refresh_session(turn.monotonic_ms)
+            member.refresh_session(moment.monotonic_ms)
     return effects
 
 
-def _refuse_all(group: ClassicGroup, turn: Turn) -> list[Effect]:
+def _refuse_all(group: ClassicGroup, moment: Moment) -> list[Effect]:
     """An assignment that one record cannot hold: everybody hears of it and joins again."""
     effects: list[Effect] = []
     for member in group.members.values():
         if member.parked_sync is not None:
             effects.append(Reply(member.parked_sync, sync_error(ErrorCode.UNKNOWN_SERVER_ERROR)))
             member.parked_sync = None
-            member.refresh_session(turn.monotonic_ms)
-    return effects + prepare(group, turn)
+            member.refresh_session(moment.monotonic_ms)
+    return effects + prepare(group, moment)
 
 
 def _note_synced(group: ClassicGroup, member: Member) -> None:

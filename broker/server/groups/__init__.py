@@ -1,4 +1,4 @@
-"""The shell around the group coordinators: shards on `__consumer_offsets`, their logs, timers and replies."""
+"""The shell around the group coordinators: shards, their logs, timers and replies."""
 
 from broker.server.groups.coordinator import GroupCoordinator
 
