@@ -1,1 +1,1 @@
-"""`hermes check` and `hermes test`: what proves this repository."""
+"""`hermes check` and `hermes test`: what proves this repository, here and in CI alike."""

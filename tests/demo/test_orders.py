@@ -1,3 +1,4 @@
+import itertools
 import random
 from collections import Counter, defaultdict
 
@@ -18,7 +19,7 @@ def test_every_order_follows_the_table_of_steps_from_its_creation() -> None:
     assert len(lives) == 2_000
     for life in lives.values():
         assert life[0] is EventType.ORDER_CREATED
-        for before, after in zip(life, life[1:], strict=False):
+        for before, after in itertools.pairwise(life):
             assert after in {step.event for step in NEXT_STEPS[before]}
         assert life[-1] in {
             EventType.ORDER_CANCELLED,

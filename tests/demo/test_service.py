@@ -19,7 +19,8 @@ def test_every_record_has_an_id_of_its_own_and_one_trace_per_order() -> None:
         traceparent.fullmatch(first["traceparent"]),
         traceparent.fullmatch(second["traceparent"]),
     )
-    assert one and two
+    assert one
+    assert two
     assert one[1] == two[1]
     assert one[2] != two[2]
     assert second["event-type"] == b"InventoryReserved"

@@ -1,0 +1,187 @@
+"""`hermes test`: every test, in stages from the fastest to the slowest, and one summary.
+
+A stage that fails does not stop the next: one run tells everything. Nothing is left out silently:
+a system package that is missing is installed (as root) or named with the command that installs it,
+and then the run fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+from xml.etree import ElementTree
+
+from broker.verify.packages import can_install, install, install_command, missing_packages
+
+HOME: Final = Path(__file__).resolve().parent.parent.parent
+_NO_TESTS: Final = 5
+"""pytest's exit code for a run that selected no test."""
+
+
+class Stage(NamedTuple):
+    """`directories` are below tests/; () means every file and directory that no other stage has."""
+
+    name: str
+    directories: tuple[str, ...]
+    is_parallel: bool
+    proves: str
+
+
+STAGES: Final = (
+    Stage("unit", (), True, "each module by itself"),
+    Stage("integration", ("console", "scenarios", "faults"), False, "real processes and services"),
+    Stage("simulation", ("simulation",), False, "the broker under seeded faults"),
+    Stage("conformance", ("conformance",), False, "six clients of other projects"),
+    Stage("browser", ("browser",), False, "the console in Chromium"),
+)
+
+
+class Tally(NamedTuple):
+    """Counts of one pytest run; `failed` includes errors."""
+
+    passed: int
+    failed: int
+    skipped: int
+
+    def __str__(self) -> str:
+        skipped = f", {self.skipped} skipped" if self.skipped else ""
+        return f"{self.passed} passed, {self.failed} failed{skipped}"
+
+
+class StageResult(NamedTuple):
+    name: str
+    code: int
+    seconds: float
+    tally: Tally
+
+
+def main(arguments: Sequence[str]) -> int:
+    """0 when every test passed, 1 otherwise."""
+    options, rest = _parser().parse_known_args(arguments)
+    rest = [word for word in rest if word != "--"]
+    if not _has_packages():
+        return 1
+    if any(_is_path(word) for word in rest):
+        return _pytest("chosen", [], rest, is_parallel=False).code
+    chosen = [stage for stage in STAGES if not options.stage or stage.name in options.stage]
+    results = [
+        _pytest(stage.name, paths(stage), rest, is_parallel=stage.is_parallel and not rest)
+        for stage in chosen
+        if _announce(stage)
+    ]
+    return _summarize(results, is_filtered=bool(rest))
+
+
+def _parser() -> argparse.ArgumentParser:
+    stages = "\n".join(f"  {stage.name:<12} {stage.proves}" for stage in STAGES)
+    parser = argparse.ArgumentParser(
+        prog="hermes test",
+        usage="hermes test [--stage NAME]… [pytest's arguments]",
+        description="Run every test. What is not an option here goes to pytest; "
+        "a path among it runs that alone.",
+        epilog=f"stages:\n{stages}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--stage", action="append", choices=[stage.name for stage in STAGES], help="only this one"
+    )
+    return parser
+
+
+def paths(stage: Stage) -> list[str]:
+    """What pytest is given for a stage, relative to the project's root."""
+    tests = HOME / "tests"
+    if stage.directories:
+        return [f"tests/{name}" for name in stage.directories if (tests / name).is_dir()]
+    elsewhere = {name for other in STAGES for name in other.directories}
+    return [f"tests/{path.name}" for path in sorted(tests.iterdir()) if _is_unit(path, elsewhere)]
+
+
+def _is_unit(path: Path, elsewhere: set[str]) -> bool:
+    if path.is_dir():
+        return path.name not in elsewhere and any(path.rglob("test_*.py"))
+    return path.name.startswith("test_") and path.suffix == ".py"
+
+
+def _has_packages() -> bool:
+    missing = missing_packages()
+    if not missing:
+        return True
+    if can_install():
+        print(f"hermes test: installing {', '.join(missing)} …", flush=True)
+        if install(missing):
+            return True
+        missing = missing_packages(missing)
+    print(f"hermes test: the tests need {', '.join(missing)}. Install with:", file=sys.stderr)
+    print(f"  {install_command(missing)}", file=sys.stderr)
+    return False
+
+
+def _announce(stage: Stage) -> bool:
+    print(f"\n== {stage.name}: {stage.proves}", flush=True)
+    return True
+
+
+def _pytest(
+    name: str, targets: list[str], rest: Sequence[str], *, is_parallel: bool
+) -> StageResult:
+    started_s = time.monotonic()
+    workers = ["-n", str(min(os.cpu_count() or 1, 4)), "--dist", "loadfile"] if is_parallel else []
+    with tempfile.TemporaryDirectory(prefix="hermes-test-") as directory:
+        report = Path(directory) / "report.xml"
+        command = [
+            *(sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *workers),
+            *(*rest, *targets),
+        ]
+        environment = {**os.environ, "HERMES_DATA_DIR": str(Path(directory) / "data")}
+        code = subprocess.run(
+            command, cwd=HOME, env=environment, stdin=subprocess.DEVNULL, check=False
+        ).returncode
+        return StageResult(name, code, time.monotonic() - started_s, _tally(report))
+
+
+def _tally(report: Path) -> Tally:
+    """The counts in pytest's JUnit report; all zero when it wrote none."""
+    if not report.is_file():
+        return Tally(0, 0, 0)
+    suites = list(ElementTree.parse(report).getroot().iter("testsuite"))  # noqa: S314  our own file
+
+    def total(attribute: str) -> int:
+        return sum(int(suite.get(attribute, "0")) for suite in suites)
+
+    failed, skipped = total("failures") + total("errors"), total("skipped")
+    return Tally(total("tests") - failed - skipped, failed, skipped)
+
+
+def _summarize(results: Sequence[StageResult], *, is_filtered: bool) -> int:
+    print("\n== summary")
+    for result in results:
+        verdict = "ok" if _is_ok(result, is_filtered=is_filtered) else "FAILED"
+        print(f"{result.name:<12} {verdict:<7} {result.seconds:7.1f} s   {result.tally}")
+    total = Tally(*(sum(column) for column in _columns(results)))
+    is_ok = total.passed > 0 and all(_is_ok(r, is_filtered=is_filtered) for r in results)
+    if not is_ok and total.failed == 0:
+        print("a stage did not run to its end, or selected no test")
+    print(f"total: {total}", flush=True)
+    return 0 if is_ok else 1
+
+
+def _columns(results: Sequence[StageResult]) -> Iterator[tuple[int, ...]]:
+    return zip(*(result.tally for result in results), strict=True)
+
+
+def _is_ok(result: StageResult, *, is_filtered: bool) -> bool:
+    """A stage without a test is a failure, unless pytest's own arguments chose some."""
+    return result.code == 0 or (is_filtered and result.code == _NO_TESTS)
+
+
+def _is_path(word: str) -> bool:
+    return not word.startswith("-") and (HOME / word.partition("::")[0]).exists()
