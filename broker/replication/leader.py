@@ -28,10 +28,21 @@ class PartitionLeader:
     replica; a follower's lag will bring the first.
     """
 
-    __slots__ = ("_written_ends", "broker_id", "epoch_start_offset", "high_watermark", "leader_epoch")
+    __slots__ = (
+        "_written_ends",
+        "broker_id",
+        "epoch_start_offset",
+        "high_watermark",
+        "leader_epoch",
+    )
 
     def __init__(
-        self, broker_id: BrokerId, leader_epoch: int, *, high_watermark: int, written_end_offset: int
+        self,
+        broker_id: BrokerId,
+        leader_epoch: int,
+        *,
+        high_watermark: int,
+        written_end_offset: int,
     ) -> None:
         assert 0 <= high_watermark <= written_end_offset, "a high watermark lies inside the log"
         self.broker_id = broker_id
@@ -56,13 +67,17 @@ class PartitionLeader:
 
     def on_written(self, replica: BrokerId, written_end_offset: int) -> list[Effect]:
         """`replica` has written everything below `written_end_offset`. Raises KeyError for one that is not in sync."""
-        assert written_end_offset >= self._written_ends[replica], "a written end never moves backwards within an epoch"
+        assert written_end_offset >= self._written_ends[replica], (
+            "a written end never moves backwards within an epoch"
+        )
         self._written_ends[replica] = written_end_offset
         return self._advance()
 
     def on_log_start(self, log_start_offset: int) -> None:
         """Retention moved the log start."""
-        assert 0 <= log_start_offset <= self.high_watermark, "only committed records are ever deleted"
+        assert 0 <= log_start_offset <= self.high_watermark, (
+            "only committed records are ever deleted"
+        )
 
     def _advance(self) -> list[Effect]:
         lowest = min(self._written_ends.values())

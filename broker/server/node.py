@@ -1,35 +1,61 @@
-"""The composition root: one broker built from its ports."""
+"""The composition root: one broker built from its ports.
+
+Start: cluster id, catalog, logs (a bounded number at a time), leader epochs, groups, listener. Stop is the reverse; whatever was
+answered is written, and logs are checkpointed so that the next start recovers nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
 
-from broker.ports import Clock, Disk, IdSource, Metastore, Network, Worker
+import structlog
 
-if TYPE_CHECKING:
-    from broker.server.partitions import PartitionRegistry
+from broker.config.broker import BrokerSettings
+from broker.metastore import keys
+from broker.metastore.keys import ClusterValue, UnreadableValue
+from broker.metrics import Metrics
+from broker.model import BrokerId, format_uuid
+from broker.ports import (
+    Clock,
+    Condition,
+    Disk,
+    DiskFault,
+    IdSource,
+    Listener,
+    Metastore,
+    MetastoreFault,
+    Network,
+    Put,
+    Worker,
+)
+from broker.runtime.tasks import TaskScope
+from broker.server.catalog import Catalog
+from broker.server.data_directory import DirectoryMeta, read_meta, write_meta
+from broker.server.fetch_sessions import FetchSessions
+from broker.server.groups import GroupCoordinator
+from broker.server.limits import FETCH_MEMORY_BYTES, MemoryBudget
+from broker.server.listener import ConnectionTable
+from broker.server.loop_lag import watch_loop_lag
+from broker.server.maintenance import Maintenance
+from broker.server.partitions import PartitionRegistry
+from broker.server.routes import build_routes
+from broker.server.startup import StartupError
+from broker.server.storage import prepare_directories
+from broker.server.turn import Turn
+from broker.server.waiting import Deadline, Deadlines
+
+_log = structlog.get_logger("hermes.broker")
 
 
 class Broker:
     """One node. `await start()`, then it serves until `await stop()`.
 
-    `settings` is an immutable snapshot: read it at use, never keep a field of it.
+    `settings` is an immutable snapshot that the catalog exchanges: read it at use, never keep a field of it.
     """
-
-    partitions: PartitionRegistry
-    catalog: Any
-    groups: Any
-    metrics: Any
-    node_id: int
-    cluster_id: str
-    kafka_port: int
-    advertised_host: str
-    advertised_port: int
 
     def __init__(
         self,
-        settings: Any,
+        settings: BrokerSettings,
         disk: Disk,
         clock: Clock,
         network: Network,
@@ -44,19 +70,118 @@ class Broker:
         self.metastore = metastore
         self.ids = ids
         self.worker = worker
+        self.node_id = settings.node_id
+        self.broker_id = BrokerId(settings.node_id)
+        self.cluster_id = ""
+        self.advertised_host = ""
+        self.advertised_port = 0
+        self.kafka_port = 0
+        self.started_ms = clock.monotonic_ms()
+        self.is_ready = False
+        self.metrics = Metrics()
+        self.turn = Turn()
+        self.deadlines = Deadlines(clock, self.turn.settle)
+        self.fetch_memory = MemoryBudget(FETCH_MEMORY_BYTES)
+        self.fetch_sessions = FetchSessions(ids)
+        self.routes = build_routes(self.metrics, clock)
+        self.maintenance = Maintenance(self)
+        self.partitions = PartitionRegistry(self)
+        self.catalog = Catalog(self)
+        self.groups = GroupCoordinator(self)
+        self.connections = ConnectionTable(self)
+        self._tasks = TaskScope(f"broker-{self.node_id}")
+        self._listener: Listener | None = None
 
     async def start(self) -> None:
-        """Lock, meta.properties, catalog, partitions, groups, listener. Raises StartupError with a sentence."""
-        raise NotImplementedError
+        """Serve. Raises StartupError with one sentence for the operator."""
+        try:
+            await self._start()
+        except (DiskFault, MetastoreFault, UnreadableValue, OSError) as error:
+            raise StartupError(str(error)) from error
 
     async def stop(self) -> None:
-        """Refuse new work, answer what can be answered, checkpoint, close."""
-        raise NotImplementedError
+        """Refuse new work, answer what can be answered, checkpoint, close. Stopping twice is fine."""
+        self.is_ready = False
+        if self._listener is not None:
+            await self._listener.close()
+            self._listener = None
+        await self.groups.stop()
+        await self.connections.close_all(self.settings.hermes_shutdown_timeout_ms)
+        await self._tasks.close()
+        self.turn.settle()
+        self.deadlines.close()
+        await self.partitions.close()
+        _log.info("stopped", node_id=self.node_id)
 
     def spawn(self, work: Awaitable[None]) -> None:
-        """Run `work` as a task of this broker; cancelled at stop. An exception of it is logged and counted."""
-        raise NotImplementedError
+        """Run `work` as a task of this broker; cancelled at stop. An exception of it is logged."""
+        self._tasks.spawn(work)
 
-    def call_later(self, delay_ms: float, callback: Any) -> Any:
-        """A timer on the broker's clock; the result has `.cancel()`."""
-        raise NotImplementedError
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Deadline:
+        """Run `callback` on the loop after `delay_ms` on the broker's clock; the result has `cancel()`."""
+        return self.deadlines.add(delay_ms, callback)
+
+    async def _start(self) -> None:
+        await self._tasks.start()
+        meta = read_meta(self.disk, self.node_id)
+        await prepare_directories(self.disk)
+        self.cluster_id = await self._find_cluster_id(meta)
+        if meta is None:
+            await write_meta(self.disk, DirectoryMeta(self.cluster_id, self.node_id))
+        await self.catalog.load()
+        opened = await self.partitions.open_logs(self.catalog.topics())
+        known = {
+            (found.topic.topic_id, found.index): found.log.latest_epoch
+            for found in opened
+            if found.log is not None
+        }
+        await self.catalog.begin_leader_epochs(known)
+        self.partitions.serve(opened)
+        self.maintenance.start()
+        self.spawn(watch_loop_lag(self.clock, self.metrics))
+        self.spawn(self.connections.sweep_forever())
+        await self.groups.start()
+        await self._listen()
+        self.is_ready = True
+        _log.info(
+            "serving",
+            node_id=self.node_id,
+            cluster_id=self.cluster_id,
+            kafka=f"{self.advertised_host}:{self.advertised_port}",
+            partitions=len(self.partitions),
+        )
+
+    async def _listen(self) -> None:
+        address = self.settings.listener
+        self._listener = await self.network.listen(
+            address.host, address.port, self.connections.make
+        )
+        self.kafka_port = self._listener.port
+        advertised = self.settings.advertised_listener
+        self.advertised_host = advertised.host if advertised else address.host
+        self.advertised_port = advertised.port if advertised else self.kafka_port
+
+    async def _find_cluster_id(self, meta: DirectoryMeta | None) -> str:
+        """The cluster's id from the metastore, drawn at the first start."""
+        entry = await self.metastore.read(keys.CLUSTER)
+        if entry is not None:
+            cluster_id = ClusterValue.decode(entry.value).cluster_id
+            if meta is not None and meta.cluster_id != cluster_id:
+                raise StartupError(
+                    f"the data directory belongs to cluster {meta.cluster_id}, the metastore to "
+                    f"{cluster_id}: use the metastore that belongs to the directory"
+                )
+            return cluster_id
+        if meta is not None:
+            raise StartupError(
+                f"the metastore of cluster {meta.cluster_id} is empty although its data directory is "
+                "not: restore the metastore's file from a backup"
+            )
+        cluster_id = format_uuid(self.ids.uuid())
+        value = ClusterValue(cluster_id).encode()
+        if (
+            await self.metastore.transact([Condition(keys.CLUSTER, 0)], [Put(keys.CLUSTER, value)])
+            is None
+        ):
+            raise StartupError("another broker founds a cluster in this metastore: start again")
+        return cluster_id

@@ -1,47 +1,48 @@
-"""The partitions this broker leads: one `Partition` each, found by name or by topic id."""
+"""The partitions this broker leads: one `Partition` each, found by name or by topic id.
+
+Opened at start (a bounded number at a time), made and removed by the catalog afterwards. A partition whose log cannot
+be opened is offline and still found, so that its clients get an error and everything else serves.
+"""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+import asyncio
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.errors import ErrorCode
+import structlog
+
+from broker.log.partition_log import PartitionLog
 from broker.model import TopicId
+from broker.ports import DiskFault
+from broker.server.log_settings import log_config
+from broker.server.partition import OnDone, ParkedFetch, Partition, Surroundings
+from broker.server.storage import (
+    discard_partition,
+    discard_topic,
+    discard_unknown_topics,
+    partition_directory,
+)
+from broker.server.topics import Topic
 
 if TYPE_CHECKING:
-    from broker.log.partition_log import PartitionLog
     from broker.server.node import Broker
 
-OnDone = Callable[[ErrorCode], None]
+__all__ = ["OnDone", "ParkedFetch", "Partition", "PartitionRegistry"]
+
+OPENING_COUNT_MAX: Final = 16
+"""Logs opened at a time at start."""
+
+_log = structlog.get_logger("hermes.partitions")
 
 
-class Partition:
-    """One led partition: its log, its place in the epoch, and who waits for its high watermark.
+class OpenedLog(NamedTuple):
+    """A log found at start, or why it cannot be used."""
 
-    `high_watermark` and `leader_epoch` are what clients see. `offline_reason` is None while it serves.
-    """
-
-    topic: str
+    topic: Topic
     index: int
-    topic_id: TopicId
-    log: PartitionLog
-    leader_epoch: int
-    high_watermark: int
-    settings: Any
+    log: PartitionLog | None
     offline_reason: str | None
-
-    @property
-    def is_internal(self) -> bool:
-        raise NotImplementedError
-
-    def append_records(self, records: Sequence[Any], on_done: OnDone) -> int:
-        """Append one batch of our own `(key, value)` records; the base offset it got.
-
-        Staged now, written before this turn of the loop ends; `on_done(NONE)` is called once the high watermark has passed it, else
-        `on_done(error)`. Never calls `on_done` before it returns. Raises Refusal when the partition is offline.
-        """
-        raise NotImplementedError
 
 
 class PartitionRegistry:
@@ -49,22 +50,178 @@ class PartitionRegistry:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._by_name: dict[tuple[str, int], Partition] = {}
+        self._by_id: dict[tuple[bytes, int], Partition] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_name)
 
     def get(self, topic: str, index: int) -> Partition | None:
-        """The partition, or None when it does not exist (also when its topic is being deleted)."""
-        raise NotImplementedError
+        """The partition, or None when it does not exist (any more)."""
+        return self._by_name.get((topic, index))
 
     def get_by_id(self, topic_id: bytes, index: int) -> Partition | None:
-        raise NotImplementedError
+        """As `get`, for one incarnation of a topic."""
+        return self._by_id.get((topic_id, index))
+
+    def find(self, topic: str | bytes, index: int) -> Partition | None:
+        """By name (str) or topic id (bytes), as requests name topics."""
+        if isinstance(topic, str):
+            return self._by_name.get((topic, index))
+        return self._by_id.get((topic, index))
 
     def all(self) -> Iterator[Partition]:
-        """Every partition, internal ones included, in no particular order."""
-        raise NotImplementedError
+        """Every partition, internal ones included, in no particular order; a snapshot."""
+        return iter(tuple(self._by_name.values()))
 
-    async def create_partition(self, topic: Any, index: int) -> Partition:
-        """Open or create the partition's log and serve it. `topic` is the catalog's Topic. Raises DiskFault."""
-        raise NotImplementedError
+    # start
+
+    async def open_logs(self, topics: Iterable[Topic]) -> list[OpenedLog]:
+        """Open, or make, the log of every partition that the catalog knows; move unknown directories away."""
+        topics = tuple(topics)
+        known = frozenset(topic.name for topic in topics)
+        for name in await discard_unknown_topics(self._broker.disk, known):
+            _log.warning("moved the directory of an unknown topic to the trash", topic=name)
+        opened: list[OpenedLog] = []
+        waiting = iter([(topic, state.index) for topic in topics for state in topic.partitions])
+
+        async def open_next() -> None:
+            for topic, index in waiting:
+                opened.append(await self._open_or_make(topic, index))
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(OPENING_COUNT_MAX):
+                group.create_task(open_next())
+        return opened
+
+    def serve(self, opened: Iterable[OpenedLog]) -> None:
+        """Lead what `open_logs` found, in the leader epochs that the catalog now has."""
+        for topic, index, log, reason in opened:
+            current = self._broker.catalog.topic(topic.name) or topic
+            self._add(current, index, log, reason)
+
+    # the catalog's calls
+
+    async def create_partition(self, topic: Topic, index: int) -> Partition:
+        """Make the partition's log and serve it; an existing one is returned. Raises DiskFault."""
+        known = self.get_by_id(topic.topic_id, index)
+        if known is not None:
+            return known
+        return self._add(topic, index, await self._make(topic, index), None)
 
     async def delete_topic(self, topic_id: bytes) -> None:
-        """Stop serving at once, move the directories to the trash; parked requests are answered with error 3 (or 100)."""
-        raise NotImplementedError
+        """Stop serving at once, move the directories to the trash; parked requests are answered with an error."""
+        gone = [partition for partition in self.all() if partition.topic_id == topic_id]
+        for partition in gone:
+            self._by_name.pop((partition.topic, partition.index), None)
+            self._by_id.pop((partition.topic_id, partition.index), None)
+            partition.mark_deleted()
+        for partition in gone:
+            await partition.close(is_clean=False)
+        for name in {partition.topic for partition in gone}:
+            self._broker.metrics.records_in_total.forget(topic=name)
+            self._broker.metrics.bytes_in_total.forget(topic=name)
+            self._broker.metrics.records_out_total.forget(topic=name)
+            self._broker.metrics.bytes_out_total.forget(topic=name)
+            await discard_topic(self._broker.disk, name, topic_id)
+        self._broker.maintenance.empty_trash_soon()
+
+    def configure_topic(self, topic: Topic) -> None:
+        """The topic's settings changed: every later batch is judged by the new ones."""
+        config = log_config(topic.settings, self._broker.settings)
+        for state in topic.partitions:
+            partition = self.get_by_id(topic.topic_id, state.index)
+            if partition is not None:
+                partition.configure(topic.settings, config)
+
+    # stop
+
+    async def close(self) -> None:
+        """Checkpoint and close every log, so that the next start has nothing to recover."""
+        waiting = iter(tuple(self._by_name.values()))
+
+        async def close_next() -> None:
+            for partition in waiting:
+                await self._close(partition)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(OPENING_COUNT_MAX):
+                group.create_task(close_next())
+        self._by_name.clear()
+        self._by_id.clear()
+
+    async def _close(self, partition: Partition) -> None:
+        try:
+            await partition.close(is_clean=True)
+        except DiskFault as fault:
+            _log.error(
+                "a partition could not be closed", partition=str(partition), fault=str(fault)
+            )
+
+    def _add(
+        self, topic: Topic, index: int, log: PartitionLog | None, reason: str | None
+    ) -> Partition:
+        partition = Partition(
+            self._surroundings(),
+            topic.name,
+            index,
+            TopicId(topic.topic_id),
+            topic.settings,
+            is_internal=topic.is_internal,
+            leader_epoch=topic.partitions[index].leader_epoch,
+            log=log,
+            offline_reason=reason,
+        )
+        self._by_name[topic.name, index] = partition
+        self._by_id[topic.topic_id, index] = partition
+        return partition
+
+    def _surroundings(self) -> Surroundings:
+        broker = self._broker
+        return Surroundings(
+            broker.broker_id,
+            broker.clock,
+            broker.turn,
+            broker.metrics,
+            broker.maintenance.roll_soon,
+        )
+
+    async def _open_or_make(self, topic: Topic, index: int) -> OpenedLog:
+        try:
+            return OpenedLog(topic, index, await self._open(topic, index), None)
+        except DiskFault as fault:
+            _log.error(
+                "a partition cannot be opened and is offline; repair its directory and restart the broker",
+                partition=f"{topic.name}-{index}",
+                fault=str(fault),
+            )
+            return OpenedLog(topic, index, None, str(fault))
+
+    async def _open(self, topic: Topic, index: int) -> PartitionLog:
+        directory = partition_directory(topic.name, index)
+        disk = self._broker.disk
+        if disk.is_directory(directory):
+            log = await PartitionLog.open(
+                disk,
+                directory,
+                log_config(topic.settings, self._broker.settings),
+                self._broker.clock.wall_ms(),
+            )
+            if log.topic_id == topic.topic_id:
+                for damage in log.damage:
+                    _log.warning("repaired", partition=f"{topic.name}-{index}", damage=damage)
+                return log
+            await log.close()
+            await discard_partition(disk, topic.name, index)
+        return await self._make(topic, index)
+
+    async def _make(self, topic: Topic, index: int) -> PartitionLog:
+        return await PartitionLog.create(
+            self._broker.disk,
+            partition_directory(topic.name, index),
+            topic_id=topic.topic_id,
+            partition=index,
+            topic=topic.name,
+            config=log_config(topic.settings, self._broker.settings),
+            now_wall_ms=self._broker.clock.wall_ms(),
+        )

@@ -1,0 +1,280 @@
+"""Produce (0): validate and stage each batch; answer after the turn's write (acks=1) or the high watermark (acks=all).
+
+Records are slices of the receive buffer: they are written before the turn of the loop ends and never kept.
+acks=0 has no answer, so an error closes the connection: the producer must notice.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from broker.errors import ErrorCode, Refusal
+from broker.model import AppendResult
+from broker.server.slot import ResponseSlot
+from broker.wire.api import PRODUCE
+from broker.wire.fast_produce import (
+    ProducedPartition,
+    ProduceParts,
+    decode_produce,
+    encode_produce_response,
+    encode_produce_responses,
+)
+from broker.wire.frame import RequestHeader, encode_response
+from broker.wire.messages.produce import (
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+
+if TYPE_CHECKING:
+    from broker.server.connection import Connection
+    from broker.server.node import Broker
+    from broker.server.partition import OnDone, Partition
+
+ACKS_NONE: Final = 0
+ACKS_LEADER: Final = 1
+ACKS_ALL: Final = -1
+
+_MESSAGES_FROM: Final = 8
+_ZSTD_FROM: Final = 7
+_ATTRIBUTES_LOW_BYTE: Final = 22
+_COMPRESSION_MASK: Final = 0x07
+_ZSTD: Final = 4
+
+TRANSACTIONS_MISSING: Final = "this broker has no transactions yet: unset transactional.id"
+
+
+def handle_produce(connection: Connection, header: RequestHeader, frame: memoryview) -> None:
+    """Stage the request's batches. Raises MalformedMessage."""
+    request = decode_produce(frame, header.body_position, header.api_version)
+    if request.acks == ACKS_NONE:
+        _stage_unanswered(connection, header, request)
+        return
+    metrics = connection.broker.routes[PRODUCE].metrics
+    slot = connection.reserve(metrics, is_staged=True)
+    topics = request.topics
+    if len(topics) == 1 and len(topics[0][1]) == 1:
+        topic, ((index, records),) = topics[0]
+        answer = _SingleAnswer(slot, header, topic, index)
+        try:
+            answer.result = _stage(
+                connection.broker, header, request, topic, index, records, answer.on_done
+            )
+        except Refusal as refusal:
+            answer.refuse(refusal)
+        return
+    answers = _Answers(slot, header, request)
+    answers.stage(connection.broker, header, request)
+
+
+def _stage(
+    broker: Broker,
+    header: RequestHeader,
+    request: ProduceParts,
+    topic: str,
+    index: int,
+    records: memoryview | None,
+    on_done: OnDone,
+) -> AppendResult:
+    """Validate one batch and hand it to its partition. Raises Refusal."""
+    if not ACKS_ALL <= request.acks <= ACKS_LEADER:
+        raise Refusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}, not 0, 1 or -1")
+    if request.transactional_id is not None:
+        raise Refusal(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, TRANSACTIONS_MISSING)
+    partition = broker.partitions.get(topic, index)
+    if partition is None:
+        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if partition.is_internal:
+        raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is written by the broker alone")
+    is_all = request.acks == ACKS_ALL
+    if is_all and len(partition.in_sync_replicas) < partition.settings.min_insync_replicas:
+        raise Refusal(ErrorCode.NOT_ENOUGH_REPLICAS)
+    if records is None:
+        raise Refusal(ErrorCode.INVALID_RECORD, "the request has no batch for this partition")
+    if header.api_version < _ZSTD_FROM and _is_zstd(records):
+        raise Refusal(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs a client with Produce version 7"
+        )
+    result = partition.stage(records, on_done, is_all=is_all, now_wall_ms=broker.clock.wall_ms())
+    _count(broker, partition, result, len(records))
+    return result
+
+
+def _count(broker: Broker, partition: Partition, result: AppendResult, size: int) -> None:
+    if result.is_duplicate:
+        broker.metrics.duplicate_batches_total.add(1)
+        return
+    metrics = partition.topic_metrics
+    metrics.records_in.value += result.last_offset - result.base_offset + 1
+    metrics.bytes_in.value += size
+
+
+def _is_zstd(records: memoryview) -> bool:
+    return (
+        len(records) > _ATTRIBUTES_LOW_BYTE
+        and records[_ATTRIBUTES_LOW_BYTE] & _COMPRESSION_MASK == _ZSTD
+    )
+
+
+def _stage_unanswered(connection: Connection, header: RequestHeader, request: ProduceParts) -> None:
+    """acks=0: nothing is answered; an error closes."""
+    metrics = connection.broker.routes[PRODUCE].metrics
+
+    def refuse(error: ErrorCode, message: str = "") -> None:
+        if error is not ErrorCode.NONE:
+            metrics.count_error(error)
+            connection.close(f"a batch sent with acks=0 was refused: {message or error.name}")
+
+    for topic, partitions in request.topics:
+        for index, records in partitions:
+            try:
+                _stage(connection.broker, header, request, topic, index, records, refuse)
+            except Refusal as refusal:
+                refuse(refusal.code, refusal.message)
+                return
+
+
+class _SingleAnswer:
+    """The answer of a request with one batch, the usual case."""
+
+    __slots__ = ("_correlation_id", "_index", "_slot", "_topic", "_version", "result")
+
+    def __init__(self, slot: ResponseSlot, header: RequestHeader, topic: str, index: int) -> None:
+        self._slot = slot
+        self._version = header.api_version
+        self._correlation_id = header.correlation_id
+        self._topic = topic
+        self._index = index
+        self.result: AppendResult | None = None
+
+    def on_done(self, error: ErrorCode) -> None:
+        if error is not ErrorCode.NONE:
+            self._answer(ProducedPartition(self._index, error, -1, -1, -1))
+            self._slot.api_metrics.count_error(error)
+            return
+        result = self.result
+        assert result is not None, "a batch is acknowledged after it was staged"
+        self._answer(
+            ProducedPartition(
+                self._index,
+                0,
+                result.base_offset,
+                result.log_append_time_ms,
+                result.log_start_offset,
+            )
+        )
+
+    def refuse(self, refusal: Refusal) -> None:
+        self._slot.api_metrics.count_error(refusal.code)
+        if refusal.message and self._version >= _MESSAGES_FROM:
+            topic = TopicProduceResponse(
+                name=self._topic, partition_responses=[_refused(self._index, refusal)]
+            )
+            response = ProduceResponse(responses=[topic])
+            self._slot.complete(
+                [encode_response(PRODUCE, self._version, self._correlation_id, response)]
+            )
+            return
+        self._answer(ProducedPartition(self._index, refusal.code, -1, -1, -1))
+
+    def _answer(self, answer: ProducedPartition) -> None:
+        self._slot.complete(
+            [encode_produce_response(self._version, self._correlation_id, self._topic, answer)]
+        )
+
+
+class _Answers:
+    """The answer of a request with any number of batches: complete when every batch is."""
+
+    __slots__ = ("_correlation_id", "_results", "_slot", "_topics", "_version", "_waiting_count")
+
+    def __init__(self, slot: ResponseSlot, header: RequestHeader, request: ProduceParts) -> None:
+        self._slot = slot
+        self._version = header.api_version
+        self._correlation_id = header.correlation_id
+        self._topics = [
+            (topic, [index for index, _records in partitions])
+            for topic, partitions in request.topics
+        ]
+        count = sum(len(indexes) for _topic, indexes in self._topics)
+        self._results: list[AppendResult | Refusal | None] = [None] * count
+        self._waiting_count = count
+
+    def stage(self, broker: Broker, header: RequestHeader, request: ProduceParts) -> None:
+        position = 0
+        for topic, partitions in request.topics:
+            for index, records in partitions:
+                done = partial(self._on_done, position)
+                try:
+                    self._results[position] = _stage(
+                        broker, header, request, topic, index, records, done
+                    )
+                except Refusal as refusal:
+                    self._results[position] = refusal
+                    self._waiting_count -= 1
+                position += 1
+        if self._waiting_count == 0:
+            self._answer()
+
+    def _on_done(self, position: int, error: ErrorCode) -> None:
+        if error is not ErrorCode.NONE:
+            self._results[position] = Refusal(error)
+        self._waiting_count -= 1
+        if self._waiting_count == 0:
+            self._answer()
+
+    def _answer(self) -> None:
+        results = iter(self._results)
+        has_message = False
+        topics: list[tuple[str, list[ProducedPartition]]] = []
+        full: list[TopicProduceResponse] = []
+        for topic, indexes in self._topics:
+            answers, messages = [], []
+            for index in indexes:
+                result = next(results)
+                if isinstance(result, Refusal):
+                    self._slot.api_metrics.count_error(result.code)
+                    has_message = has_message or bool(result.message)
+                    answers.append(ProducedPartition(index, result.code, -1, -1, -1))
+                    messages.append(_refused(index, result))
+                else:
+                    assert result is not None, "every batch was staged or refused"
+                    answers.append(
+                        ProducedPartition(
+                            index,
+                            0,
+                            result.base_offset,
+                            result.log_append_time_ms,
+                            result.log_start_offset,
+                        )
+                    )
+                    messages.append(_accepted(index, result))
+            topics.append((topic, answers))
+            full.append(TopicProduceResponse(name=topic, partition_responses=messages))
+        if has_message and self._version >= _MESSAGES_FROM:
+            frame = encode_response(
+                PRODUCE, self._version, self._correlation_id, ProduceResponse(responses=full)
+            )
+        else:
+            frame = encode_produce_responses(self._version, self._correlation_id, topics)
+        self._slot.complete([frame])
+
+
+def _refused(index: int, refusal: Refusal) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=index,
+        error_code=refusal.code,
+        base_offset=-1,
+        log_start_offset=-1,
+        error_message=refusal.message or None,
+    )
+
+
+def _accepted(index: int, result: AppendResult) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=index,
+        base_offset=result.base_offset,
+        log_append_time_ms=result.log_append_time_ms,
+        log_start_offset=result.log_start_offset,
+    )

@@ -1,0 +1,198 @@
+"""Bytes of one connection on their way to frames: int32 size, then that many bytes.
+
+Bytes are read into the receive buffer that all connections share. What is left of them after the complete frames goes
+either back to its front (a short prefix) or into a buffer of the frame's own, which doubles as bytes really arrive: a
+size alone costs nothing. `keep_rest` must run before anybody else reads into the shared buffer.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from broker.server.limits import FRAME_BUFFER_BYTES_MIN, KEPT_PREFIX_BYTES_MAX, MemoryBudget
+
+_SIZE: Final = struct.Struct(">i")
+
+_HTTP_METHODS: Final = (
+    b"GET ",
+    b"POST",
+    b"HEAD",
+    b"PUT ",
+    b"DELE",
+    b"OPTI",
+    b"PATC",
+    b"PRI ",
+    b"CONN",
+)
+_TLS_HANDSHAKE: Final = b"\x16\x03"
+
+
+class FrameError(Exception):
+    """The stream holds no frames of this protocol; the text says what it looks like."""
+
+
+class Incoming:
+    """The receiving half of one connection.
+
+    `is_starved`: a frame needs a bigger buffer than memory allows now; try `grow` when memory comes back.
+    """
+
+    __slots__ = (
+        "_end",
+        "_frame_size",
+        "_is_drained",
+        "_memory",
+        "_own",
+        "_own_filled",
+        "_position",
+        "_rest",
+        "_shared",
+        "_taken",
+        "_view",
+        "is_starved",
+    )
+
+    def __init__(self, shared: memoryview, memory: MemoryBudget) -> None:
+        self._shared = shared
+        self._memory = memory
+        self._rest = b""
+        self._view = shared
+        self._position = 0
+        self._end = 0
+        self._frame_size = 0
+        self._is_drained = True
+        self._own: bytearray | None = None
+        self._own_filled = 0
+        self._taken = 0
+        self.is_starved = False
+
+    @property
+    def is_inside_frame(self) -> bool:
+        """Whether a frame has begun and is not complete."""
+        return self._own is not None or (self._is_drained and len(self._rest) > 0)
+
+    @property
+    def has_backlog(self) -> bool:
+        """Whether complete frames may be waiting in memory of our own."""
+        return not self._is_drained
+
+    def get_buffer(self) -> memoryview:
+        """Where the next bytes go; never empty."""
+        if self._own is not None:
+            return memoryview(self._own)[self._own_filled :]
+        rest = self._rest
+        if not rest:
+            return self._shared
+        self._shared[: len(rest)] = rest
+        return self._shared[len(rest) :]
+
+    def begin(self, received: int) -> None:
+        """`received` bytes arrived in the buffer; 0 goes on with the backlog."""
+        if self._own is not None:
+            self._own_filled += received
+            return
+        rest = self._rest
+        self._view = self._shared if received else memoryview(rest)
+        self._position = 0
+        self._end = len(rest) + received
+        self._rest = b""
+        self._is_drained = False
+
+    def next_frame(self, size_max: int) -> memoryview | None:
+        """The next complete frame without its size, valid until this turn ends; None when there is none.
+
+        Raises FrameError for a size below 0 or above `size_max`, before anything is allocated.
+        """
+        if self._own is not None:
+            return self._own_frame()
+        position = self._position
+        available = self._end - position
+        self._frame_size = 0
+        if available >= _SIZE.size:
+            (size,) = _SIZE.unpack_from(self._view, position)
+            if not 0 <= size <= size_max:
+                raise FrameError(
+                    _describe(bytes(self._view[position : position + 4]), size, size_max)
+                )
+            end = position + 4 + size
+            if end <= self._end:
+                self._position = end
+                return self._view[position + 4 : end]
+            self._frame_size = size + 4
+        self._is_drained = True
+        return None
+
+    def keep_rest(self) -> None:
+        """Move what was not handled out of the shared buffer."""
+        if self._own is not None:
+            return
+        if self._taken:
+            self._memory.give(self._taken)
+            self._taken = 0
+        available = self._end - self._position
+        if not available:
+            self._is_drained = True
+            self._view = self._shared
+            return
+        self._rest = bytes(self._view[self._position : self._end])
+        self._view = self._shared
+        self._position = self._end = 0
+        if self._is_drained and (
+            available > KEPT_PREFIX_BYTES_MAX or self._frame_size > len(self._shared)
+        ):
+            self.grow()
+
+    def grow(self) -> None:
+        """Give the incomplete frame a buffer with room for more of it, or be starved."""
+        wanted = min(
+            self._frame_size, max(FRAME_BUFFER_BYTES_MIN, 2 * self._taken, len(self._rest))
+        )
+        self.is_starved = not self._memory.try_take(wanted - self._taken)
+        if self.is_starved:
+            return
+        self._taken = wanted
+        if self._own is None:
+            self._own = bytearray(wanted)
+            self._own[: len(self._rest)] = self._rest
+            self._own_filled = len(self._rest)
+            self._rest = b""
+        else:
+            self._own.extend(bytes(wanted - len(self._own)))
+
+    def close(self) -> None:
+        """Forget everything and return the memory."""
+        self._own = None
+        self._rest = b""
+        self._is_drained = True
+        if self._taken:
+            self._memory.give(self._taken)
+            self._taken = 0
+
+    def _own_frame(self) -> memoryview | None:
+        own = self._own
+        assert own is not None, "only a frame with its own buffer gets here"
+        if self._own_filled < self._frame_size:
+            if self._own_filled == len(own):
+                self.grow()
+            return None
+        self._own = None
+        self._position = self._end = 0
+        self._is_drained = True
+        return memoryview(own)[4:]
+
+
+def _describe(prefix: bytes, size: int, size_max: int) -> str:
+    if prefix in _HTTP_METHODS:
+        return (
+            "this is an HTTP request on the Kafka port: metrics and the web console have ports of "
+            "their own"
+        )
+    if prefix.startswith(_TLS_HANDSHAKE):
+        return (
+            "this is a TLS handshake on a plaintext port: set security.protocol=PLAINTEXT in the "
+            "client"
+        )
+    if size < 0:
+        return f"a frame announces {size} bytes"
+    return f"a frame announces {size} bytes, above socket.request.max.bytes ({size_max})"

@@ -1,0 +1,87 @@
+"""What this node can spend: memory for requests, memory for fetch responses, connections, descriptors.
+
+Every limit has a name here or is a setting; nothing in the server grows without one of them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+RECEIVE_BUFFER_BYTES: Final = 1 << 20
+"""The one receive buffer that all connections share; also what one connection may have handled in one turn."""
+
+KEPT_PREFIX_BYTES_MAX: Final = 64 << 10
+"""An incomplete frame up to this size goes back into the shared buffer; more of it gets a buffer of its own."""
+
+FRAME_BUFFER_BYTES_MIN: Final = 1 << 20
+"""A frame's own buffer starts at this size (or the frame's, if smaller) and doubles as bytes really arrive."""
+
+TURN_RESPONSE_BYTES: Final = 1 << 20
+"""After this many response bytes a connection lets the others have their turn."""
+
+WRITE_BUFFER_BYTES_HIGH: Final = 64 << 10
+"""A connection whose client leaves more than this unread is not read from until it has drained."""
+
+CONTROL_FRAME_BYTES_MAX: Final = 2 << 20
+"""Only Produce carries records: any other request is decoded in one step of the loop, so it must be smaller."""
+
+CLOSE_LINGER_MS: Final = 5_000
+"""How long a closed connection may take to drain its last answers."""
+
+WRITE_STALL_MS_MAX: Final = 30_000
+"""A client that reads nothing for this long while answers wait for it is cut off."""
+
+SWEEP_INTERVAL_MS: Final = 1_000
+"""How often deadlines of connections (idle, slow frame, stalled write) are looked at."""
+
+SWEEP_SLICE_COUNT: Final = 500
+"""Connections looked at in one step of a sweep."""
+
+SWEEPS_PER_DESCRIPTOR_COUNT: Final = 10
+"""The process's descriptors are counted every so many sweeps."""
+
+DESCRIPTORS_RESERVED_SHARE: Final = 4
+"""At most a quarter of a small descriptor limit is kept for storage."""
+
+FETCH_MEMORY_BYTES: Final = 256 << 20
+"""Records on their way to clients that have not taken them yet, of all connections."""
+
+
+class MemoryBudget:
+    """Bytes that many holders share. Whoever does not get any may wait for its turn, first come first served."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.used_bytes = 0
+        self._waiters: deque[Callable[[], None]] = deque()
+
+    @property
+    def free_bytes(self) -> int:
+        """May be negative: a holder that must make progress takes what it needs with `take`."""
+        return self.limit_bytes - self.used_bytes
+
+    def try_take(self, size: int) -> bool:
+        """Take `size` bytes if they are free. One holder of an otherwise unused budget always gets them."""
+        if self.used_bytes + size > self.limit_bytes and self.used_bytes > 0:
+            return False
+        self.used_bytes += size
+        return True
+
+    def take(self, size: int) -> None:
+        """Take `size` bytes, over the limit if need be."""
+        self.used_bytes += size
+
+    def give(self, size: int) -> None:
+        """Return `size` bytes and let those who wait try again."""
+        self.used_bytes -= size
+        assert self.used_bytes >= 0, "more bytes were returned to a memory budget than taken"
+        for _ in range(len(self._waiters)):  # one that waits again is not asked twice
+            if self.used_bytes >= self.limit_bytes:
+                return
+            self._waiters.popleft()()
+
+    def wait(self, retry: Callable[[], None]) -> None:
+        """Call `retry` once when bytes come back; it may find them gone and wait again."""
+        self._waiters.append(retry)

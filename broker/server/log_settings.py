@@ -1,0 +1,27 @@
+"""From effective settings to what a partition's log needs to know."""
+
+from __future__ import annotations
+
+from broker.config.broker import BrokerSettings
+from broker.config.topic import TopicSettings
+from broker.log.config import LogConfig
+
+
+def log_config(topic: TopicSettings, broker: BrokerSettings) -> LogConfig:
+    """The log's snapshot of a topic's settings."""
+    return LogConfig(
+        segment_bytes=topic.segment_bytes,
+        segment_ms=topic.segment_ms,
+        retention_ms=topic.retention_ms,
+        retention_bytes=topic.retention_bytes,
+        index_interval_bytes=topic.index_interval_bytes,
+        max_message_bytes=topic.max_message_bytes,
+        cleanup_policy=frozenset(topic.cleanup_policy),
+        delete_retention_ms=topic.delete_retention_ms,
+        min_cleanable_dirty_ratio=topic.min_cleanable_dirty_ratio,
+        message_timestamp_type=topic.message_timestamp_type,
+        message_timestamp_before_max_ms=topic.message_timestamp_before_max_ms,
+        message_timestamp_after_max_ms=topic.message_timestamp_after_max_ms,
+        compression_type=topic.compression_type,
+        producer_id_expiration_ms=broker.producer_id_expiration_ms,
+    )

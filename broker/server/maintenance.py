@@ -1,0 +1,123 @@
+"""What partitions need besides requests: rolling, retention, cleaning, and an empty trash. One partition at a time.
+
+Rolls start when a write finds one due and go on beside everything else; retention and cleaning are two loops. A disk fault
+takes its partition offline and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from broker.ports import DiskFault, DiskFull
+from broker.server.partition import Partition
+from broker.server.storage import empty_trash
+
+if TYPE_CHECKING:
+    from broker.server.node import Broker
+
+ROLL_RETRY_MS: Final = 1_000
+"""After a full disk stopped a roll; meanwhile the old segment goes on."""
+
+_log = structlog.get_logger("hermes.maintenance")
+
+
+class Maintenance:
+    """The background work on a broker's partitions."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._is_emptying = False
+
+    def start(self) -> None:
+        """Begin the loops."""
+        self._broker.spawn(self._repeat(self._retain, self._retention_interval_ms))
+        self._broker.spawn(self._repeat(self._clean, self._cleaner_backoff_ms))
+        self.empty_trash_soon()
+
+    def roll_soon(self, partition: Partition) -> None:
+        """A new segment is due at `partition`, which has `is_rolling` set until it is there."""
+        self._broker.spawn(self._roll(partition))
+
+    def empty_trash_soon(self) -> None:
+        """Remove what was deleted, in the background."""
+        if not self._is_emptying:
+            self._is_emptying = True
+            self._broker.spawn(self._empty_trash())
+
+    async def _roll(self, partition: Partition) -> None:
+        try:
+            while not partition.is_offline and partition.log.needs_roll:
+                try:
+                    await partition.log.roll(self._broker.clock.wall_ms())
+                    self._broker.metrics.segments_rolled_total.add(1)
+                except DiskFull as fault:
+                    _log.error(
+                        "no space for a new segment", partition=str(partition), fault=str(fault)
+                    )
+                    await asyncio.sleep(ROLL_RETRY_MS / 1000)
+                except DiskFault as fault:
+                    partition.take_offline(str(fault))
+        finally:
+            partition.is_rolling = False
+
+    async def _retain(self, partition: Partition) -> None:
+        now_wall_ms = self._broker.clock.wall_ms()
+        if partition.log.needs_roll and not partition.is_rolling:
+            partition.is_rolling = True
+            await self._roll(partition)
+        size_before = partition.log.log_size()
+        await partition.log.apply_retention(now_wall_ms, high_watermark=partition.high_watermark)
+        freed = size_before - partition.log.log_size()
+        if freed > 0:
+            self._broker.metrics.retention_deleted_bytes_total.add(freed)
+
+    async def _clean(self, partition: Partition) -> None:
+        log = partition.log
+        if not log.needs_clean:
+            return
+        size_before = log.log_size()
+        is_cleaned = await log.clean(self._broker.worker, self._broker.clock.wall_ms())
+        self._broker.metrics.cleaner_runs_total.add(
+            1, outcome="cleaned" if is_cleaned else "nothing"
+        )
+        self._broker.metrics.cleaner_removed_bytes_total.add(max(0, size_before - log.log_size()))
+
+    async def _repeat(
+        self, work: Callable[[Partition], Awaitable[None]], interval_ms: Callable[[], int]
+    ) -> None:
+        while True:
+            await asyncio.sleep(interval_ms() / 1000)
+            for partition in self._broker.partitions.all():
+                if not partition.is_offline:
+                    await self._attend(partition, work)
+                await asyncio.sleep(0)
+
+    async def _attend(
+        self, partition: Partition, work: Callable[[Partition], Awaitable[None]]
+    ) -> None:
+        try:
+            await work(partition)
+        except DiskFull as fault:
+            _log.error("no space for maintenance", partition=str(partition), fault=str(fault))
+        except DiskFault as fault:
+            partition.take_offline(str(fault))
+        except Exception as error:  # noqa: BLE001 - one partition's bug must not stop the others' maintenance
+            _log.error("maintenance failed", partition=str(partition), exc_info=error)
+
+    async def _empty_trash(self) -> None:
+        try:
+            await empty_trash(self._broker.disk)
+        except DiskFault as fault:
+            _log.error("the trash could not be emptied", fault=str(fault))
+        finally:
+            self._is_emptying = False
+
+    def _retention_interval_ms(self) -> int:
+        return self._broker.settings.log_retention_check_interval_ms
+
+    def _cleaner_backoff_ms(self) -> int:
+        return max(100, self._broker.settings.log_cleaner_backoff_ms)

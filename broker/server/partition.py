@@ -1,0 +1,339 @@
+"""One partition that this broker leads: its log, its place in the epoch, and who waits for its high watermark.
+
+| state   | meaning                                  | answers                              | exits                    |
+|---------|------------------------------------------|--------------------------------------|--------------------------|
+| serving | the log is open                          | everything                           | offline, deleted, closed |
+| offline | a fault or a broken invariant stopped it | KAFKA_STORAGE_ERROR                  | restart                  |
+| deleted | its topic is gone                        | UNKNOWN_TOPIC_OR_PARTITION           |                          |
+
+Acks and fetches follow the high watermark, never the append: a record is published after its write completed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+import structlog
+
+from broker.config.topic import TopicSettings
+from broker.errors import ErrorCode, Refusal
+from broker.log.config import LogConfig
+from broker.log.partition_log import PartitionLog, ReadResult
+from broker.metrics import Metrics
+from broker.model import AppendResult, BrokerId, TopicId
+from broker.ports import Clock, DiskFault, DiskFull
+from broker.records.build import build_batch
+from broker.replication.leader import Effect, PartitionLeader
+from broker.server.turn import Turn
+
+_log = structlog.get_logger("hermes.partition")
+
+OnDone = Callable[[ErrorCode], None]
+OFFLINE_MESSAGE: Final = "the partition is offline after a storage fault: see the broker's log"
+
+
+class Surroundings(NamedTuple):
+    """What every partition of a broker shares."""
+
+    broker_id: BrokerId
+    clock: Clock
+    turn: Turn
+    metrics: Metrics
+    on_roll_due: Callable[[Partition], None]
+
+
+class ParkedFetch(Protocol):
+    """A fetch that waits at this partition's end."""
+
+    def on_published(self, partition: Partition, size: int) -> None:
+        """`size` more bytes may be read. Must not unpark at once."""
+
+    def on_changed(self) -> None:
+        """The partition went offline or was deleted: answer now."""
+
+
+class _Ack(NamedTuple):
+    """Whom to tell once everything below `end_offset` is written (or committed, with `is_all`)."""
+
+    end_offset: int
+    on_done: OnDone
+    is_all: bool
+
+
+class Partition:
+    """See the module. `high_watermark` and `leader_epoch` are what clients see."""
+
+    __slots__ = (
+        "_around",
+        "_is_dirty",
+        "_leader",
+        "_log",
+        "_parked",
+        "_pending",
+        "_staged",
+        "_staged_bytes",
+        "high_watermark",
+        "index",
+        "is_deleted",
+        "is_internal",
+        "is_rolling",
+        "leader_epoch",
+        "offline_reason",
+        "settings",
+        "topic",
+        "topic_id",
+        "topic_metrics",
+    )
+
+    def __init__(
+        self,
+        around: Surroundings,
+        topic: str,
+        index: int,
+        topic_id: TopicId,
+        settings: TopicSettings,
+        *,
+        is_internal: bool,
+        leader_epoch: int,
+        log: PartitionLog | None,
+        offline_reason: str | None = None,
+    ) -> None:
+        assert (log is None) == (offline_reason is not None), "a partition without a log is offline"
+        self._around = around
+        self.topic = topic
+        self.index = index
+        self.topic_id = topic_id
+        self.settings = settings
+        self.is_internal = is_internal
+        self.leader_epoch = leader_epoch
+        self.offline_reason = offline_reason
+        self.is_deleted = False
+        self.is_rolling = False
+        self.high_watermark = 0
+        self.topic_metrics = TopicMetrics(around.metrics, topic)
+        self._log = log
+        self._leader: PartitionLeader | None = None
+        self._staged: list[_Ack] = []
+        self._staged_bytes = 0
+        self._is_dirty = False
+        self._pending: deque[_Ack] = deque()
+        self._parked: dict[ParkedFetch, None] = {}
+        if log is not None:
+            self._lead(log)
+
+    def __repr__(self) -> str:
+        return f"{self.topic}-{self.index}"
+
+    @property
+    def log(self) -> PartitionLog:
+        """Raises Refusal (KAFKA_STORAGE_ERROR) while the partition has no usable log."""
+        if self._log is None or self.offline_reason is not None:
+            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, OFFLINE_MESSAGE)
+        return self._log
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset still kept, -1 without a usable log."""
+        return self._log.log_start_offset if self._log is not None else -1
+
+    @property
+    def is_offline(self) -> bool:
+        return self.offline_reason is not None
+
+    @property
+    def in_sync_replicas(self) -> tuple[BrokerId, ...]:
+        """Ids of the replicas that the high watermark waits for."""
+        return self._leader.in_sync_replicas if self._leader is not None else ()
+
+    def configure(self, settings: TopicSettings, config: LogConfig) -> None:
+        """The topic's settings changed."""
+        self.settings = settings
+        if self._log is not None:
+            self._log.configure(config)
+
+    # appending
+
+    def stage(
+        self,
+        batch: memoryview,
+        on_done: OnDone,
+        *,
+        is_all: bool,
+        now_wall_ms: int,
+        is_client: bool = True,
+    ) -> AppendResult:
+        """Validate `batch`, give it its offsets, have it written before this turn of the loop ends.
+
+        `on_done` is called once, later: after the write, or with `is_all` once the high watermark has passed it. `batch` must
+        stay as it is until the turn is settled. Raises Refusal.
+        """
+        log = self.log
+        result = log.stage(
+            batch, leader_epoch=self.leader_epoch, now_wall_ms=now_wall_ms, is_client=is_client
+        )
+        self._staged.append(_Ack(result.last_offset + 1, on_done, is_all))
+        if not result.is_duplicate:
+            self._staged_bytes += len(batch)
+        if not self._is_dirty:
+            self._is_dirty = True
+            self._around.turn.add_dirty(self)
+        return result
+
+    def append_records(self, records: Sequence[Any], on_done: OnDone) -> int:
+        """Append one batch of our own `(key, value)` records; the base offset it got.
+
+        Staged now, written before this turn of the loop ends; `on_done(NONE)` is called once the high watermark has
+        passed it, else `on_done(error)`; never before this returns. Raises Refusal when the partition is offline.
+        """
+        now_wall_ms = self._around.clock.wall_ms()
+        batch = memoryview(build_batch(records, timestamp_ms=now_wall_ms))
+        return self.stage(
+            batch, on_done, is_all=True, now_wall_ms=now_wall_ms, is_client=False
+        ).base_offset
+
+    def flush(self) -> None:
+        """Write what is staged, then answer and wake whoever may go on."""
+        self._is_dirty = False
+        staged, self._staged = self._staged, []
+        size, self._staged_bytes = self._staged_bytes, 0
+        log, leader = self._log, self._leader
+        if log is None or leader is None or self.offline_reason is not None:
+            self._fail(staged, ErrorCode.KAFKA_STORAGE_ERROR)
+            return
+        began_ms = self._around.clock.monotonic_ms()
+        try:
+            log.flush()
+        except DiskFull as fault:
+            self._around.metrics.disk_faults_total.add(1, kind="full")
+            _log.error(
+                "the disk is full; writes are refused until there is space",
+                partition=str(self),
+                fault=str(fault),
+            )
+            self._fail(staged, ErrorCode.KAFKA_STORAGE_ERROR)
+            return
+        except DiskFault as fault:
+            self.take_offline(str(fault))
+            self._fail(staged, ErrorCode.KAFKA_STORAGE_ERROR)
+            return
+        elapsed_ms = self._around.clock.monotonic_ms() - began_ms
+        self._around.metrics.log_flush_duration_seconds.observe(elapsed_ms / 1000)
+        effects = leader.on_written(leader.broker_id, log.written_end_offset)
+        self._pending.extend(ack for ack in staged if ack.is_all)
+        for ack in staged:
+            if not ack.is_all:
+                ack.on_done(ErrorCode.NONE)
+        self._carry_out(effects, size)
+        self._answer_pending()
+        if log.needs_roll and not self.is_rolling:
+            self.is_rolling = True
+            self._around.on_roll_due(self)
+
+    # reading
+
+    def read(
+        self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool
+    ) -> ReadResult | None:
+        """Whole batches below `end_offset`; None when it would wait for the device. Raises Refusal."""
+        try:
+            return self.log.read(offset, max_bytes, end_offset, at_least_one=at_least_one)
+        except DiskFault as fault:
+            self.take_offline(str(fault))
+            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, OFFLINE_MESSAGE) from fault
+
+    async def read_cold(
+        self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool
+    ) -> ReadResult:
+        """As `read`, off the loop."""
+        try:
+            return await self.log.read_cold(
+                offset, max_bytes, end_offset, at_least_one=at_least_one
+            )
+        except DiskFault as fault:
+            self.take_offline(str(fault))
+            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, OFFLINE_MESSAGE) from fault
+
+    def park(self, fetch: ParkedFetch) -> None:
+        """Tell `fetch` when more can be read here, until `unpark`."""
+        self._parked[fetch] = None
+
+    def unpark(self, fetch: ParkedFetch) -> None:
+        """Unparking twice is fine."""
+        self._parked.pop(fetch, None)
+
+    # the end of serving
+
+    def take_offline(self, reason: str) -> None:
+        """Stop serving because of a fault; whoever waits is told."""
+        if self.offline_reason is not None:
+            return
+        self.offline_reason = reason
+        self._around.metrics.disk_faults_total.add(1, kind="fault")
+        _log.error(
+            "a partition is offline; free or repair its disk and restart the broker",
+            partition=str(self),
+            reason=reason,
+        )
+        self._dismiss(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def mark_deleted(self) -> None:
+        """The topic is gone: whoever waits is told."""
+        self.is_deleted = True
+        if self.offline_reason is None:
+            self.offline_reason = "its topic was deleted"
+        self._dismiss(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    async def close(self, *, is_clean: bool) -> None:
+        """Close the log; `is_clean` writes a checkpoint first, so that the next start need not recover."""
+        if self._log is None:
+            return
+        if is_clean and self.offline_reason is None:
+            await self._log.checkpoint()
+        await self._log.close()
+
+    def _lead(self, log: PartitionLog) -> None:
+        end = log.written_end_offset
+        self._leader = PartitionLeader(
+            self._around.broker_id,
+            self.leader_epoch,
+            high_watermark=log.log_start_offset,
+            written_end_offset=end,
+        )
+        self._carry_out(self._leader.on_elected(), 0)
+        self.high_watermark = self._leader.high_watermark
+
+    def _carry_out(self, effects: Sequence[Effect], size: int) -> None:
+        for effect in effects:
+            assert effect.high_watermark > self.high_watermark, "a watermark only rises"
+            self.high_watermark = effect.high_watermark
+            for fetch in self._parked:
+                fetch.on_published(self, size)
+
+    def _answer_pending(self) -> None:
+        pending = self._pending
+        while pending and pending[0].end_offset <= self.high_watermark:
+            pending.popleft().on_done(ErrorCode.NONE)
+
+    def _dismiss(self, error: ErrorCode) -> None:
+        pending, self._pending = self._pending, deque()
+        self._fail(pending, error)
+        for fetch in list(self._parked):
+            fetch.on_changed()
+
+    def _fail(self, acks: Sequence[_Ack] | deque[_Ack], error: ErrorCode) -> None:
+        for ack in acks:
+            ack.on_done(error)
+
+
+class TopicMetrics:
+    """The data metrics of one topic, bound once."""
+
+    __slots__ = ("bytes_in", "bytes_out", "records_in", "records_out")
+
+    def __init__(self, metrics: Metrics, topic: str) -> None:
+        self.records_in = metrics.records_in_total.labels(topic=topic)
+        self.bytes_in = metrics.bytes_in_total.labels(topic=topic)
+        self.records_out = metrics.records_out_total.labels(topic=topic)
+        self.bytes_out = metrics.bytes_out_total.labels(topic=topic)

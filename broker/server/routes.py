@@ -1,0 +1,34 @@
+"""The dispatch table as a running broker uses it: function, kind, API and metrics in one row by API key."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from broker.metrics import Metrics
+from broker.ports import Clock
+from broker.server.dispatch import HANDLERS, Kind
+from broker.server.request_metrics import ApiMetrics, bind_api_metrics
+from broker.wire.api import APIS, Api
+
+
+class Route(NamedTuple):
+    """Where requests of one API go."""
+
+    api: Api
+    kind: Kind
+    handle: Callable[..., Any]
+    metrics: ApiMetrics
+
+
+def build_routes(metrics: Metrics, clock: Clock) -> dict[int, Route]:
+    """One route for each row of HANDLERS."""
+    api_metrics = bind_api_metrics(metrics, clock)
+    routes = {}
+    for row in HANDLERS:
+        handle = row.load()
+        is_task = inspect.iscoroutinefunction(handle)
+        kind = row.kind if row.kind is Kind.RAW else (Kind.TASK if is_task else Kind.REPLY)
+        routes[row.api_key] = Route(APIS[row.api_key], kind, handle, api_metrics[row.api_key])
+    return routes

@@ -1,0 +1,91 @@
+"""One turn of the loop: what was staged, who can go on, whom to answer. Settled once, in that order.
+
+A read of a socket (or a timer, or a finished task) stages batches and answers requests; `settle` then writes each
+dirty partition once, lets acks and parked fetches follow the high watermark, and sends once per connection.
+Invariant: after `settle` nothing is staged, and no answer that is ready is unsent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Dirty(Protocol):
+    """A partition with staged batches."""
+
+    def flush(self) -> None:
+        """Write them and tell everybody; never raises."""
+
+
+class Sender(Protocol):
+    """A connection with answers to send."""
+
+    def send(self) -> None:
+        """Send all that is ready; never raises."""
+
+
+class Turn:
+    """The work collected in this turn. Everything runs on the loop's thread."""
+
+    def __init__(self) -> None:
+        self._dirty: list[Dirty] = []
+        self._ready: list[Callable[[], None]] = []
+        self._senders: list[Sender] = []
+        self._is_scheduled = False
+        self._is_settling = False
+        self._is_open = False
+
+    def open(self) -> None:
+        """The caller promises to `settle` before it returns to the loop."""
+        self._is_open = True
+
+    def add_dirty(self, partition: Dirty) -> None:
+        """Write it in this turn. The caller adds a partition once until its flush."""
+        self._dirty.append(partition)
+        self.schedule()
+
+    def add_ready(self, resume: Callable[[], None]) -> None:
+        """Go on with a parked request once the turn's writes are done. Never raises."""
+        self._ready.append(resume)
+        self.schedule()
+
+    def add_sender(self, connection: Sender) -> None:
+        """Send its answers at the end of the turn. The caller adds a connection once until its `send`."""
+        self._senders.append(connection)
+        self.schedule()
+
+    def schedule(self) -> None:
+        """Make sure that the turn is settled even when nobody does it directly."""
+        if not (self._is_open or self._is_scheduled or self._is_settling):
+            self._is_scheduled = True
+            asyncio.get_running_loop().call_soon(self._on_scheduled)
+
+    def settle(self) -> None:
+        """Write, go on, send. Whatever these steps add is settled too."""
+        if self._is_settling:
+            return
+        self._is_open = False
+        self._is_settling = True
+        try:
+            while self._dirty or self._ready:
+                if self._dirty:
+                    dirty, self._dirty = self._dirty, []
+                    for partition in dirty:
+                        partition.flush()
+                if self._ready:
+                    ready, self._ready = self._ready, []
+                    for resume in ready:
+                        resume()
+            senders, self._senders = self._senders, []
+            for connection in senders:
+                connection.send()
+        finally:
+            self._is_settling = False
+        if self._dirty or self._ready or self._senders:
+            self.schedule()
+
+    def _on_scheduled(self) -> None:
+        self._is_scheduled = False
+        self.settle()
