@@ -30,16 +30,16 @@ class Stage(NamedTuple):
 
     name: str
     directories: tuple[str, ...]
-    is_parallel: bool
     proves: str
+    workers: int = 1
 
 
 STAGES: Final = (
-    Stage("unit", (), True, "each module by itself"),
-    Stage("integration", ("console", "scenarios", "faults"), False, "real processes and services"),
-    Stage("simulation", ("simulation",), False, "the broker under seeded faults"),
-    Stage("conformance", ("conformance",), False, "six clients of other projects"),
-    Stage("browser", ("browser",), False, "the console in Chromium"),
+    Stage("unit", (), "each module by itself", workers=2),
+    Stage("integration", ("console", "scenarios", "faults"), "real processes and services"),
+    Stage("simulation", ("simulation",), "the broker under seeded faults"),
+    Stage("conformance", ("conformance",), "six clients of other projects"),
+    Stage("browser", ("browser",), "the console in Chromium"),
 )
 
 
@@ -69,10 +69,10 @@ def main(arguments: Sequence[str]) -> int:
     if not _has_packages():
         return 1
     if any(_is_path(word) for word in rest):
-        return _pytest("chosen", [], rest, is_parallel=False).code
+        return _pytest("chosen", [], rest, workers=1).code
     chosen = [stage for stage in STAGES if not options.stage or stage.name in options.stage]
     results = [
-        _pytest(stage.name, paths(stage), rest, is_parallel=stage.is_parallel and not rest)
+        _pytest(stage.name, paths(stage), rest, workers=1 if rest else stage.workers)
         for stage in chosen
         if _announce(stage)
     ]
@@ -130,15 +130,13 @@ def _announce(stage: Stage) -> bool:
     return True
 
 
-def _pytest(
-    name: str, targets: list[str], rest: Sequence[str], *, is_parallel: bool
-) -> StageResult:
+def _pytest(name: str, targets: list[str], rest: Sequence[str], *, workers: int) -> StageResult:
     started_s = time.monotonic()
-    workers = ["-n", str(min(os.cpu_count() or 1, 4)), "--dist", "loadfile"] if is_parallel else []
+    spread = ["-n", str(workers), "--dist", "loadfile"] if workers > 1 else []
     with tempfile.TemporaryDirectory(prefix="hermes-test-") as directory:
         report = Path(directory) / "report.xml"
         command = [
-            *(sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *workers),
+            *(sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *spread),
             *(*rest, *targets),
         ]
         environment = {**os.environ, "HERMES_DATA_DIR": str(Path(directory) / "data")}
