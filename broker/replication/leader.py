@@ -1,8 +1,10 @@
-"""The leader's side of one partition: who is in sync and up to where records are committed. Pure.
+"""The leader's side of one partition: who is in sync and up to where records are committed.
+Pure.
 
-The high watermark is the smallest written end over the in-sync replicas; it never moves backwards. A new leader
-does not show its watermark before it has reached the end at which its epoch began (KIP-207): `is_settled`.
-Invariant after every step: 0 <= log_start_offset <= high_watermark <= written end of the leader.
+The high watermark is the smallest written end over the in-sync replicas; it never moves backwards.
+A new leader does not show its watermark before it has reached the end at which its epoch began
+(KIP-207): `is_settled`. Invariant after every step: 0 <= log_start_offset <= high_watermark <=
+written end of the leader.
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ Effect = HighWatermarkAdvanced
 class PartitionLeader:
     """The step machine of a partition that this broker leads.
 
-    `on_*` take what happened and return what to do, in order. There are no deadlines while the leader is the only
-    replica; a follower's lag will bring the first.
+    `on_*` take what happened and return what to do, in order. There are no deadlines while the
+    leader is the only replica; a follower's lag will bring the first.
     """
 
     __slots__ = (
@@ -58,15 +60,21 @@ class PartitionLeader:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the watermark has reached the start of this epoch, so that it may be shown to clients."""
+        """Whether the watermark has reached the start of this epoch, so that it may be shown to
+        clients.
+        """
         return self.high_watermark >= self.epoch_start_offset
 
     def on_elected(self) -> list[Effect]:
-        """The partition begins to serve in this epoch: with a single replica everything written is committed."""
+        """The partition begins to serve in this epoch: with a single replica everything written
+        is committed.
+        """
         return self._advance()
 
     def on_written(self, replica: BrokerId, written_end_offset: int) -> list[Effect]:
-        """`replica` has written everything below `written_end_offset`. Raises KeyError for one that is not in sync."""
+        """`replica` has written everything below `written_end_offset`. Raises KeyError for one
+        that is not in sync.
+        """
         assert written_end_offset >= self._written_ends[replica], (
             "a written end never moves backwards within an epoch"
         )

@@ -1,8 +1,9 @@
 """One client connection: frames in, answers out, in order, within limits.
 
-It owns memory only for what is incomplete (a frame) or cannot be handled yet (a backlog); everything else is read into
-the receive buffer that all connections share and handled before the read returns.
-Invariants: answers leave in the order of their requests; while any pause reason holds, nothing is read or handled.
+It owns memory only for what is incomplete (a frame) or cannot be handled yet (a backlog);
+everything else is read into the receive buffer that all connections share and handled before the
+read returns. Invariants: answers leave in the order of their requests; while any pause reason
+holds, nothing is read or handled.
 """
 
 from __future__ import annotations
@@ -136,7 +137,9 @@ class Connection:
         return self._is_write_paused
 
     def last_progress_ms(self) -> float:
-        """When the client was last seen to take some of its unread answers, at the pace of the calls."""
+        """When the client was last seen to take some of its unread answers, at the pace of the
+        calls.
+        """
         assert self._transport is not None, "only open connections are asked"
         unread_bytes = self._transport.get_write_buffer_size()
         if unread_bytes != self._unread_bytes:
@@ -150,7 +153,9 @@ class Connection:
         return len(self._slots)
 
     def reserve(self, api_metrics: ApiMetrics, *, is_staged: bool = False) -> ResponseSlot:
-        """The next place in the order of answers. `is_staged`: it will be filled when this turn is settled."""
+        """The next place in the order of answers. `is_staged`: it will be filled when this turn
+        is settled.
+        """
         slot = ResponseSlot(self, api_metrics, self.now_ms)
         self._slots.append(slot)
         if is_staged:

@@ -12,7 +12,8 @@ class RequestContext(NamedTuple):
     """One request's header and where it came from.
 
     `client_id` is "" when the client sent none. `client_host` is the peer's address without a port.
-    `connection` is for closing it (`connection.close(reason)`) and as an identity; handlers never write to it.
+    `connection` is for closing it (`connection.close(reason)`) and as an identity; handlers never
+    write to it.
     """
 
     api_key: int

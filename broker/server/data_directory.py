@@ -1,4 +1,6 @@
-"""`meta.properties`: whose data directory this is, and in which format. Checked before anything in it is touched."""
+"""`meta.properties`: whose data directory this is, and in which format. Checked before anything
+in it is touched.
+"""
 
 from __future__ import annotations
 
@@ -23,17 +25,20 @@ class DirectoryMeta(NamedTuple):
 
 
 def read_meta(disk: Disk, node_id: int) -> DirectoryMeta | None:
-    """The directory's owner, None for a new directory. Raises StartupError when it is not ours to use."""
+    """The directory's owner, None for a new directory. Raises StartupError when it is not ours
+    to use.
+    """
     if not disk.exists(META_FILE):
         foreign = [name for name in disk.list_directory("") if not _is_ours(name)]
         if foreign:
             raise StartupError(
-                f"the data directory holds files of something else ({foreign[0]}): choose an empty "
-                "directory with --log-dir"
+                f"the data directory holds files of something else ({foreign[0]}): "
+                "choose an empty directory with --log-dir"
             )
         if disk.list_directory("topics"):
             raise StartupError(
-                f"the data directory holds topics but no {META_FILE}: restore that file from a backup"
+                f"the data directory holds topics but no {META_FILE}: restore that file from a "
+                "backup"
             )
         return None
     values = _parse(disk.read_file(META_FILE))
@@ -41,8 +46,8 @@ def read_meta(disk: Disk, node_id: int) -> DirectoryMeta | None:
         stored_format = int(values["format"])
         if stored_format > FORMAT:
             raise StartupError(
-                f"the data directory has format {stored_format}, this HermesMQ knows {FORMAT}: run the "
-                "version that wrote it, or a newer one"
+                f"the data directory has format {stored_format}, this HermesMQ knows {FORMAT}: "
+                "run the version that wrote it, or a newer one"
             )
         found = DirectoryMeta(values["cluster.id"], int(values["node.id"]))
     except (KeyError, ValueError) as error:
@@ -51,8 +56,8 @@ def read_meta(disk: Disk, node_id: int) -> DirectoryMeta | None:
         ) from None
     if found.node_id != node_id:
         raise StartupError(
-            f"the data directory belongs to node {found.node_id}, this is node {node_id}: set node.id "
-            "or choose another directory"
+            f"the data directory belongs to node {found.node_id}, this is node {node_id}: "
+            "set node.id or choose another directory"
         )
     return found
 

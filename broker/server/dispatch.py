@@ -1,4 +1,6 @@
-"""Which function answers which API: one row each. A new API is a message file, a handler and a row here."""
+"""Which function answers which API: one row each. A new API is a message file, a handler and a
+row here.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,9 @@ from broker.wire import api as apis
 class Kind(Enum):
     """How a handler is called.
 
-    RAW: `handle(connection, header, frame)` with undecoded bytes (Produce, Fetch). REPLY: `handle(broker, context,
-    request, reply)`, calls `reply(response)` exactly once, now or later. TASK: `await handle(broker, context, request)`
-    in a task of its own.
+    RAW: `handle(connection, header, frame)` with undecoded bytes (Produce, Fetch). REPLY:
+    `handle(broker, context, request, reply)`, calls `reply(response)` exactly once, now or later.
+    TASK: `await handle(broker, context, request)` in a task of its own.
     """
 
     RAW = "raw"

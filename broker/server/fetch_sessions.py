@@ -1,13 +1,15 @@
-"""Incremental fetch sessions (KIP-227): what each consumer wants, remembered between its requests. Pure.
+"""Incremental fetch sessions (KIP-227): what each consumer wants, remembered between its
+requests. Pure.
 
-| request (session id, epoch) | meaning                                  | refused with                                |
-|-----------------------------|------------------------------------------|---------------------------------------------|
-| any, -1                     | fetch all that is named; end the session |                                             |
-| any, 0                      | the same, and begin a new session        |                                             |
-| id, n                       | what changed since n-1                   | 70 unknown id, 71 not n, 106 names for ids  |
+| request (session id, epoch) | meaning                                  | refused with            |
+|-----------------------------|------------------------------------------|-------------------------|
+| any, -1                     | fetch all that is named; end the session |                         |
+| any, 0                      | the same, and begin a new session        |                         |
+| id, n                       | what changed since n-1                   | 70 unknown id, 71 not n |
 
-A session keeps the leader epochs that its client named (KAFKA-9338). Sessions and their partitions are bounded; a new
-session takes the place of one unused for a while, or of a smaller one of that age, or is not begun (id 0).
+A session keeps the leader epochs that its client named (KAFKA-9338). Sessions and their partitions
+are bounded; a new session takes the place of one unused for a while, or of a smaller one of that
+age, or is not begun (id 0).
 """
 
 from __future__ import annotations
@@ -110,7 +112,9 @@ class FetchSessions:
         session_count_max: int,
         eviction_ms: int,
     ) -> FetchPlan:
-        """What `request` wants, with its session brought up to date. Raises Refusal (70, 71, 106)."""
+        """What `request` wants, with its session brought up to date. Raises Refusal (70, 71,
+        106).
+        """
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self._end(request.session_id)
             partitions = _named(request, uses_ids=uses_ids)
@@ -218,9 +222,9 @@ class FetchSessions:
 def to_answer(plan: FetchPlan, answered: Iterable[tuple[Wanted, int, int, int, int]]) -> list[bool]:
     """Which answers to send, in order; remembers what was sent.
 
-    An answer is (wanted, error code, high watermark, log start offset, size of its records and other news). In an
-    incremental fetch one with nothing new is left out. Those that brought records go to the end of their session's
-    order, so that every partition gets its turn.
+    An answer is (wanted, error code, high watermark, log start offset, size of its records and
+    other news). In an incremental fetch one with nothing new is left out. Those that brought
+    records go to the end of their session's order, so that every partition gets its turn.
     """
     session = plan.session
     if session is None:

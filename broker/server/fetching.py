@@ -1,8 +1,10 @@
-"""One Fetch on its way: read what is there, or park until the high watermark brings enough, then answer.
+"""One Fetch on its way: read what is there, or park until the high watermark brings enough, then
+answer.
 
-Each attempt reads every wanted partition once, with one snapshot of its high watermark used for the read and for the
-answer alike (KAFKA-9807). Warm reads happen at once; the first cold one moves the attempt into a task. A parked fetch
-holds no records. Ends: answered, or dropped with its connection.
+Each attempt reads every wanted partition once, with one snapshot of its high watermark used for the
+read and for the answer alike (KAFKA-9807). Warm reads happen at once; the first cold one moves the
+attempt into a task. A parked fetch holds no records. Ends: answered, or dropped with its
+connection.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ _READ_COMMITTED: Final = 1
 
 
 class Answer(NamedTuple):
-    """What one attempt found for one partition. `is_urgent`: it is answered whatever `min_bytes` says."""
+    """What one attempt found for one partition. `is_urgent`: it is answered whatever `min_bytes`
+    says.
+    """
 
     wanted: Wanted
     partition: Partition | None
@@ -65,6 +69,7 @@ class PendingFetch:
         "_is_final",
         "_is_finished",
         "_is_queued",
+        "_is_read_committed",
         "_is_reading",
         "_max_bytes",
         "_min_bytes",
@@ -74,7 +79,6 @@ class PendingFetch:
         "_refuse_all",
         "_slot",
         "_wait_ms",
-        "_is_read_committed",
     )
 
     def __init__(
@@ -152,7 +156,9 @@ class PendingFetch:
         self._conclude(answers)
 
     async def _attempt_cold(self, answers: list[Answer], position: int, room: int) -> None:
-        """The rest of an attempt, with reads that wait for the device. Cancelled with the broker only."""
+        """The rest of an attempt, with reads that wait for the device. Cancelled with the broker
+        only.
+        """
         has_records = any(len(answer.records) for answer in answers)
         try:
             for wanted in self._plan.wanted[position:]:
@@ -184,7 +190,7 @@ class PendingFetch:
             self._is_final
             or size >= self._min_bytes
             or (size > 0 and size >= self._max_bytes)
-            or any([answer.is_urgent for answer in answers])
+            or any(answer.is_urgent for answer in answers)
         ):
             self._finish(answers, size)
         else:
@@ -279,7 +285,9 @@ class PendingFetch:
 
 
 def _check_divergence(found: ToRead) -> Answer | ToRead:
-    """The answer that sends the reader back to where its history and ours part, if they do (KIP-595)."""
+    """The answer that sends the reader back to where its history and ours part, if they do
+    (KIP-595).
+    """
     wanted, partition = found.wanted, found.partition
     epoch, end_offset = partition.log.end_offset_for_epoch(wanted.last_fetched_epoch)
     if epoch < 0 or end_offset < 0:

@@ -1,8 +1,9 @@
 """Bytes of one connection on their way to frames: int32 size, then that many bytes.
 
-Bytes are read into the receive buffer that all connections share. What is left of them after the complete frames goes
-either back to its front (a short prefix) or into a buffer of the frame's own, which doubles as bytes really arrive: a
-size alone costs nothing. `keep_rest` must run before anybody else reads into the shared buffer.
+Bytes are read into the receive buffer that all connections share. What is left of them after the
+complete frames goes either back to its front (a short prefix) or into a buffer of the frame's own,
+which doubles as bytes really arrive: a size alone costs nothing. `keep_rest` must run before
+anybody else reads into the shared buffer.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class FrameError(Exception):
 class Incoming:
     """The receiving half of one connection.
 
-    `is_starved`: a frame needs a bigger buffer than memory allows now; try `grow` when memory comes back.
+    `is_starved`: a frame needs a bigger buffer than memory allows now; try `grow` when memory comes
+    back.
     """
 
     __slots__ = (
@@ -100,7 +102,8 @@ class Incoming:
         self._is_drained = False
 
     def next_frame(self, size_max: int) -> memoryview | None:
-        """The next complete frame without its size, valid until this turn ends; None when there is none.
+        """The next complete frame without its size, valid until this turn ends; None when there
+        is none.
 
         Raises FrameError for a size below 0 or above `size_max`, before anything is allocated.
         """

@@ -1,4 +1,5 @@
-"""What this node can spend: memory for requests, memory for fetch responses, connections, descriptors.
+"""What this node can spend: memory for requests, memory for fetch responses, connections,
+descriptors.
 
 Every limit has a name here or is a setting; nothing in the server grows without one of them.
 """
@@ -10,13 +11,19 @@ from collections.abc import Callable
 from typing import Final
 
 RECEIVE_BUFFER_BYTES: Final = 1 << 20
-"""The one receive buffer that all connections share; also what one connection may have handled in one turn."""
+"""The one receive buffer that all connections share; also what one connection may have handled
+in one turn.
+"""
 
 KEPT_PREFIX_BYTES_MAX: Final = 64 << 10
-"""An incomplete frame up to this size goes back into the shared buffer; more of it gets a buffer of its own."""
+"""An incomplete frame up to this size goes back into the shared buffer; more of it gets a buffer
+of its own.
+"""
 
 FRAME_BUFFER_BYTES_MIN: Final = 1 << 20
-"""A frame's own buffer starts at this size (or the frame's, if smaller) and doubles as bytes really arrive."""
+"""A frame's own buffer starts at this size (or the frame's, if smaller) and doubles as bytes
+really arrive.
+"""
 
 TURN_RESPONSE_BYTES: Final = 1 << 20
 """After this many response bytes a connection lets the others have their turn."""
@@ -25,7 +32,9 @@ WRITE_BUFFER_BYTES_HIGH: Final = 64 << 10
 """A connection whose client leaves more than this unread is not read from until it has drained."""
 
 CONTROL_FRAME_BYTES_MAX: Final = 2 << 20
-"""Only Produce carries records: any other request is decoded in one step of the loop, so it must be smaller."""
+"""Only Produce carries records: any other request is decoded in one step of the loop, so it must
+be smaller.
+"""
 
 CLOSE_LINGER_MS: Final = 5_000
 """How long a closed connection may take to drain its last answers."""
@@ -50,7 +59,9 @@ FETCH_MEMORY_BYTES: Final = 256 << 20
 
 
 class MemoryBudget:
-    """Bytes that many holders share. Whoever does not get any may wait for its turn, first come first served."""
+    """Bytes that many holders share. Whoever does not get any may wait for its turn, first come
+    first served.
+    """
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
@@ -63,7 +74,9 @@ class MemoryBudget:
         return self.limit_bytes - self.used_bytes
 
     def try_take(self, size: int) -> bool:
-        """Take `size` bytes if they are free. One holder of an otherwise unused budget always gets them."""
+        """Take `size` bytes if they are free. One holder of an otherwise unused budget always
+        gets them.
+        """
         if self.used_bytes + size > self.limit_bytes and self.used_bytes > 0:
             return False
         self.used_bytes += size

@@ -1,4 +1,5 @@
-"""All client connections: who is let in, and who must go because of idleness, slowness or a stalled client.
+"""All client connections: who is let in, and who must go because of idleness, slowness or a
+stalled client.
 
 Descriptors: connections never get the last ones, storage needs them to roll and open segments.
 """

@@ -1,7 +1,8 @@
-"""What partitions need besides requests: rolling, retention, cleaning, and an empty trash. One partition at a time.
+"""What partitions need besides requests: rolling, retention, cleaning, and an empty trash. One
+partition at a time.
 
-Rolls start when a write finds one due and go on beside everything else; retention and cleaning are two loops. A disk fault
-takes its partition offline and nothing else.
+Rolls start when a write finds one due and go on beside everything else; retention and cleaning are
+two loops. A disk fault takes its partition offline and nothing else.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The composition root: one broker built from its ports.
 
-Start: cluster id, catalog, logs (a bounded number at a time), leader epochs, groups, listener. Stop is the reverse; whatever was
-answered is written, and logs are checkpointed so that the next start recovers nothing.
+Start: cluster id, catalog, logs (a bounded number at a time), leader epochs, groups, listener. Stop
+is the reverse; whatever was answered is written, and logs are checkpointed so that the next start
+recovers nothing.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ _log = structlog.get_logger("hermes.broker")
 class Broker:
     """One node. `await start()`, then it serves until `await stop()`.
 
-    `settings` is an immutable snapshot that the catalog exchanges: read it at use, never keep a field of it.
+    `settings` is an immutable snapshot that the catalog exchanges: read it at use, never keep a
+    field of it.
     """
 
     def __init__(
@@ -100,7 +102,9 @@ class Broker:
             raise StartupError(str(error)) from error
 
     async def stop(self) -> None:
-        """Refuse new work, answer what can be answered, checkpoint, close. Stopping twice is fine."""
+        """Refuse new work, answer what can be answered, checkpoint, close. Stopping twice is
+        fine.
+        """
         self.is_ready = False
         if self._listener is not None:
             await self._listener.close()
@@ -118,7 +122,9 @@ class Broker:
         self._tasks.spawn(work)
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Deadline:
-        """Run `callback` on the loop after `delay_ms` on the broker's clock; the result has `cancel()`."""
+        """Run `callback` on the loop after `delay_ms` on the broker's clock; the result has
+        `cancel()`.
+        """
         return self.deadlines.add(delay_ms, callback)
 
     async def _start(self) -> None:
@@ -130,7 +136,7 @@ class Broker:
             await write_meta(self.disk, DirectoryMeta(self.cluster_id, self.node_id))
         await self.catalog.load()
         opened = await self.partitions.open_logs(self.catalog.topics())
-        known = {
+        known: dict[tuple[bytes, int], int] = {
             (found.topic.topic_id, found.index): found.log.latest_epoch
             for found in opened
             if found.log is not None
@@ -174,8 +180,8 @@ class Broker:
             return cluster_id
         if meta is not None:
             raise StartupError(
-                f"the metastore of cluster {meta.cluster_id} is empty although its data directory is "
-                "not: restore the metastore's file from a backup"
+                f"the metastore of cluster {meta.cluster_id} is empty although its data directory "
+                "is not: restore the metastore's file from a backup"
             )
         cluster_id = format_uuid(self.ids.uuid())
         value = ClusterValue(cluster_id).encode()

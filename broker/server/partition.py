@@ -1,12 +1,14 @@
-"""One partition that this broker leads: its log, its place in the epoch, and who waits for its high watermark.
+"""One partition that this broker leads: its log, its place in the epoch, and who waits for its
+high watermark.
 
-| state   | meaning                                  | answers                              | exits                    |
-|---------|------------------------------------------|--------------------------------------|--------------------------|
-| serving | the log is open                          | everything                           | offline, deleted, closed |
-| offline | a fault or a broken invariant stopped it | KAFKA_STORAGE_ERROR                  | restart                  |
-| deleted | its topic is gone                        | UNKNOWN_TOPIC_OR_PARTITION           |                          |
+| state   | meaning                                  | answers                    | exits            |
+|---------|------------------------------------------|----------------------------|------------------|
+| serving | the log is open                          | everything                 | offline, deleted |
+| offline | a fault or a broken invariant stopped it | KAFKA_STORAGE_ERROR        | a restart        |
+| deleted | its topic is gone                        | UNKNOWN_TOPIC_OR_PARTITION |                  |
 
-Acks and fetches follow the high watermark, never the append: a record is published after its write completed.
+Acks and fetches follow the high watermark, never the append: a record is published after its write
+completed.
 """
 
 from __future__ import annotations
@@ -164,10 +166,11 @@ class Partition:
         now_wall_ms: int,
         is_client: bool = True,
     ) -> AppendResult:
-        """Validate `batch`, give it its offsets, have it written before this turn of the loop ends.
+        """Validate `batch`, give it its offsets, have it written before this turn of the loop
+        ends.
 
-        `on_done` is called once, later: after the write, or with `is_all` once the high watermark has passed it. `batch` must
-        stay as it is until the turn is settled. Raises Refusal.
+        `on_done` is called once, later: after the write, or with `is_all` once the high watermark
+        has passed it. `batch` must stay as it is until the turn is settled. Raises Refusal.
         """
         log = self.log
         result = log.stage(
@@ -184,8 +187,9 @@ class Partition:
     def append_records(self, records: Sequence[Any], on_done: OnDone) -> int:
         """Append one batch of our own `(key, value)` records; the base offset it got.
 
-        Staged now, written before this turn of the loop ends; `on_done(NONE)` is called once the high watermark has
-        passed it, else `on_done(error)`; never before this returns. Raises Refusal when the partition is offline.
+        Staged now, written before this turn of the loop ends; `on_done(NONE)` is called once the
+        high watermark has passed it, else `on_done(error)`; never before this returns. Raises
+        Refusal when the partition is offline.
         """
         now_wall_ms = self._around.clock.wall_ms()
         batch = memoryview(build_batch(records, timestamp_ms=now_wall_ms))
@@ -236,7 +240,9 @@ class Partition:
     def read(
         self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool
     ) -> ReadResult | None:
-        """Whole batches below `end_offset`; None when it would wait for the device. Raises Refusal."""
+        """Whole batches below `end_offset`; None when it would wait for the device. Raises
+        Refusal.
+        """
         try:
             return self.log.read(offset, max_bytes, end_offset, at_least_one=at_least_one)
         except DiskFault as fault:
@@ -286,7 +292,9 @@ class Partition:
         self._dismiss(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     async def close(self, *, is_clean: bool) -> None:
-        """Close the log; `is_clean` writes a checkpoint first, so that the next start need not recover."""
+        """Close the log; `is_clean` writes a checkpoint first, so that the next start need not
+        recover.
+        """
         if self._log is None:
             return
         if is_clean and self.offline_reason is None:

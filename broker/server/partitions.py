@@ -1,7 +1,8 @@
 """The partitions this broker leads: one `Partition` each, found by name or by topic id.
 
-Opened at start (a bounded number at a time), made and removed by the catalog afterwards. A partition whose log cannot
-be opened is offline and still found, so that its clients get an error and everything else serves.
+Opened at start (a bounded number at a time), made and removed by the catalog afterwards. A
+partition whose log cannot be opened is offline and still found, so that its clients get an error
+and everything else serves.
 """
 
 from __future__ import annotations
@@ -77,7 +78,9 @@ class PartitionRegistry:
     # start
 
     async def open_logs(self, topics: Iterable[Topic]) -> list[OpenedLog]:
-        """Open, or make, the log of every partition that the catalog knows; move unknown directories away."""
+        """Open, or make, the log of every partition that the catalog knows; move unknown
+        directories away.
+        """
         topics = tuple(topics)
         known = frozenset(topic.name for topic in topics)
         for name in await discard_unknown_topics(self._broker.disk, known):
@@ -110,7 +113,9 @@ class PartitionRegistry:
         return self._add(topic, index, await self._make(topic, index), None)
 
     async def delete_topic(self, topic_id: bytes) -> None:
-        """Stop serving at once, move the directories to the trash; parked requests are answered with an error."""
+        """Stop serving at once, move the directories to the trash; parked requests are answered
+        with an error.
+        """
         gone = [partition for partition in self.all() if partition.topic_id == topic_id]
         for partition in gone:
             self._by_name.pop((partition.topic, partition.index), None)
@@ -191,7 +196,7 @@ class PartitionRegistry:
             return OpenedLog(topic, index, await self._open(topic, index), None)
         except DiskFault as fault:
             _log.error(
-                "a partition cannot be opened and is offline; repair its directory and restart the broker",
+                "a partition is offline; repair its directory and restart the broker",
                 partition=f"{topic.name}-{index}",
                 fault=str(fault),
             )

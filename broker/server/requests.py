@@ -44,9 +44,12 @@ def handle_frame(connection: Connection, frame: memoryview) -> None:
 def _handle_message(
     connection: Connection, header: RequestHeader, frame: memoryview, route: Route
 ) -> None:
-    """Decode from a copy: the handler may keep parts of the request while the frame's buffer is reused."""
+    """Decode from a copy: the handler may keep parts of the request while the frame's buffer is
+    reused.
+    """
     if len(frame) > CONTROL_FRAME_BYTES_MAX:
-        msg = f"a {route.api.name} request has {len(frame)} bytes, more than {CONTROL_FRAME_BYTES_MAX}"
+        size = len(frame)
+        msg = f"a {route.api.name} request has {size} bytes, more than {CONTROL_FRAME_BYTES_MAX}"
         raise CloseConnection(msg)
     decode = decoder(route.api.request_type, header.api_version)
     request, _ = decode(memoryview(bytes(frame)), header.body_position)
@@ -107,7 +110,9 @@ class Reply:
 
 
 def _answer_unsupported(connection: Connection, header: RequestHeader) -> None:
-    """Only ApiVersions may be asked in a version we do not know: its answer has version 0 and error 35 (KIP-511)."""
+    """Only ApiVersions may be asked in a version we do not know: its answer has version 0 and
+    error 35 (KIP-511).
+    """
     if header.api_key != API_VERSIONS or header.api_version < 0:
         api = APIS.get(header.api_key)
         name = api.name if api is not None else f"API {header.api_key}"

@@ -1,4 +1,6 @@
-"""The dispatch table as a running broker uses it: function, kind, API and metrics in one row by API key."""
+"""The dispatch table as a running broker uses it: function, kind, API and metrics in one row by
+API key.
+"""
 
 from __future__ import annotations
 

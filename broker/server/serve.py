@@ -1,6 +1,7 @@
 """`hermes serve`: one broker on this machine's ports, from its settings to its exit code.
 
-Exit codes: 0 stopped as asked, 1 crashed, 2 cannot start (one sentence on stderr says why and what to do).
+Exit codes: 0 stopped as asked, 1 crashed, 2 cannot start (one sentence on stderr says why and what
+to do).
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ def run(settings: BrokerSettings, *, is_supervised: bool = False) -> int:
 
 
 async def serve(settings: BrokerSettings, *, is_supervised: bool = False) -> None:
-    """Serve until SIGINT, SIGTERM or, supervised, the end of standard input. Raises StartupError."""
+    """Serve until SIGINT, SIGTERM or, supervised, the end of standard input. Raises
+    StartupError.
+    """
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -81,7 +84,7 @@ async def serve(settings: BrokerSettings, *, is_supervised: bool = False) -> Non
         await stopping.wait()
     finally:
         await broker.stop()
-        await worker.close()
+        worker.close()
         await metastore.close()
         disk.close()
 

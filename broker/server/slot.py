@@ -13,11 +13,12 @@ if TYPE_CHECKING:
 
 
 class ResponseSlot:
-    """Reserved when the request was read, filled once by `complete`, sent when everything before it was sent.
+    """Reserved when the request was read, filled once by `complete`, sent when everything before
+    it was sent.
 
-    `on_dropped`, when set, is called if the connection ends first: whoever is parked forgets the request. `held_bytes` of a
-    fetch memory budget are returned when the answer has left (or never will). `request_bytes` is the memory that the parked
-    request keeps.
+    `on_dropped`, when set, is called if the connection ends first: whoever is parked forgets the
+    request. `held_bytes` of a fetch memory budget are returned when the answer has left (or never
+    will). `request_bytes` is the memory that the parked request keeps.
     """
 
     __slots__ = (

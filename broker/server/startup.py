@@ -4,4 +4,6 @@ from __future__ import annotations
 
 
 class StartupError(Exception):
-    """The broker cannot start: one sentence for the operator that says what was found and what to do."""
+    """The broker cannot start: one sentence for the operator that says what was found and what
+    to do.
+    """

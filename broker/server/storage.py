@@ -1,7 +1,8 @@
 """Where partitions live in the data directory, and what a start finds there.
 
-`topics/<topic>/partition-03` while it exists; `trash/<topic id or what is known>` afterwards, emptied in the background.
-A directory whose topic the catalog does not know, or knows under another id, belongs to a deleted incarnation.
+`topics/<topic>/partition-03` while it exists; `trash/<topic id or what is known>` afterwards,
+emptied in the background. A directory whose topic the catalog does not know, or knows under another
+id, belongs to a deleted incarnation.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ async def prepare_directories(disk: Disk) -> None:
 
 
 async def discard_topic(disk: Disk, topic: str, topic_id: bytes) -> None:
-    """Move a deleted topic out of sight, so that a new one of its name starts empty. Raises DiskFault."""
+    """Move a deleted topic out of sight, so that a new one of its name starts empty. Raises
+    DiskFault.
+    """
     await _move_to_trash(disk, topic_directory(topic), format_uuid(topic_id))
 
 

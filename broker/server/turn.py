@@ -1,8 +1,10 @@
-"""One turn of the loop: what was staged, who can go on, whom to answer. Settled once, in that order.
+"""One turn of the loop: what was staged, who can go on, whom to answer. Settled once, in that
+order.
 
-A read of a socket (or a timer, or a finished task) stages batches and answers requests; `settle` then writes each
-dirty partition once, lets acks and parked fetches follow the high watermark, and sends once per connection.
-Invariant: after `settle` nothing is staged, and no answer that is ready is unsent.
+A read of a socket (or a timer, or a finished task) stages batches and answers requests; `settle`
+then writes each dirty partition once, lets acks and parked fetches follow the high watermark, and
+sends once per connection. Invariant: after `settle` nothing is staged, and no answer that is ready
+is unsent.
 """
 
 from __future__ import annotations
@@ -52,7 +54,9 @@ class Turn:
         self.schedule()
 
     def add_sender(self, connection: Sender) -> None:
-        """Send its answers at the end of the turn. The caller adds a connection once until its `send`."""
+        """Send its answers at the end of the turn. The caller adds a connection once until its
+        `send`.
+        """
         self._senders.append(connection)
         self.schedule()
 

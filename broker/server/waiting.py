@@ -1,7 +1,7 @@
 """Deadlines of parked requests: one heap and one timer for all of them.
 
-Invariants: a callback runs at most once, never before its deadline, never after `cancel`; the timer is armed for
-the earliest live deadline only. Times are the clock's monotonic milliseconds.
+Invariants: a callback runs at most once, never before its deadline, never after `cancel`; the timer
+is armed for the earliest live deadline only. Times are the clock's monotonic milliseconds.
 """
 
 from __future__ import annotations

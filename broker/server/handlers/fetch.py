@@ -45,5 +45,7 @@ def handle_fetch(connection: Connection, header: RequestHeader, frame: memoryvie
 
 
 def _claims_to_be_replica(request: FetchRequest) -> bool:
-    """Followers come with replication and its own authentication; a client must not pass for one (CVE-2018-1288)."""
+    """Followers come with replication and its own authentication; a client must not pass for one
+    (CVE-2018-1288).
+    """
     return request.replica_id >= 0 or request.replica_state.replica_id >= 0

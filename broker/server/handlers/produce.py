@@ -1,7 +1,8 @@
-"""Produce (0): validate and stage each batch; answer after the turn's write (acks=1) or the high watermark (acks=all).
+"""Produce (0): validate and stage each batch; answer after the turn's write (acks=1) or the high
+watermark (acks=all).
 
-Records are slices of the receive buffer: they are written before the turn of the loop ends and never kept.
-acks=0 has no answer, so an error closes the connection: the producer must notice.
+Records are slices of the receive buffer: they are written before the turn of the loop ends and
+never kept. acks=0 has no answer, so an error closes the connection: the producer must notice.
 """
 
 from __future__ import annotations
