@@ -234,7 +234,7 @@ class GroupShard:
                 self._drop_stale_timers()
 
     def _drop_stale_timers(self) -> None:
-        """Timers of groups that are gone or were moved ahead: bounded, however fast groups change."""
+        """Timers of groups that are gone or were moved ahead must not pile up."""
         self._timers = [
             (group.scheduled_at_ms, group_id)
             for group_id, group in self.groups.items()

@@ -51,7 +51,7 @@ class GroupCoordinator:
     # life
 
     async def start(self) -> None:
-        """Begin to load every existing shard, in the background; requests meanwhile get error 14."""
+        """Begin to load every existing shard, in the background; until then requests get 14."""
         topic = self.broker.catalog.topic(CONSUMER_OFFSETS)
         if topic is not None:
             self._adopt(topic)
