@@ -22,6 +22,25 @@ class Command(NamedTuple):
     run: Callable[[Sequence[str]], int]
 
 
+class ShortFlag(NamedTuple):
+    """A flag of `hermes serve` that stands for the setting `flag`, as `value.format(argument)`."""
+
+    flag: str
+    value: str
+    meaning: str
+
+
+SHORT_FLAGS: Final = {
+    "--data": ShortFlag("--log-dir", "{}", "the data directory (log.dir)"),
+    "--kafka-port": ShortFlag(
+        "--listeners", "PLAINTEXT://127.0.0.1:{}", "listen there on 127.0.0.1 (listeners)"
+    ),
+    "--metrics-port": ShortFlag(
+        "--hermes-metrics-port", "{}", "/metrics, /healthz and /readyz (hermes.metrics.port)"
+    ),
+}
+
+
 def main(arguments: Sequence[str]) -> int:
     """The exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted. Prints to the terminal."""
     if sys.flags.optimize:
@@ -69,9 +88,50 @@ def _up(arguments: Sequence[str]) -> int:
 
 
 def _serve(arguments: Sequence[str]) -> int:
+    if {"-h", "--help"} & set(arguments):
+        print(_serve_help())
+        return 0
     from broker.server.serve import main as serve
 
-    return serve(arguments)
+    return serve(with_setting_flags(arguments))
+
+
+def with_setting_flags(arguments: Sequence[str]) -> list[str]:
+    """`hermes serve`'s short flags replaced by the settings that they stand for."""
+    words: list[str] = []
+    pending = list(reversed(arguments))
+    while pending:
+        flag, equals, value = (word := pending.pop()).partition("=")
+        short = SHORT_FLAGS.get(flag)
+        if short is None or not (equals or pending):
+            words.append(word)
+        else:
+            words += [short.flag, short.value.format(value if equals else pending.pop())]
+    return words
+
+
+def _serve_help() -> str:
+    from broker.config.broker import BrokerSettings
+    from broker.config.setting import settings_of
+    from broker.config.sources import BROKER_PREFIX, flag_name
+
+    rows = settings_of(BrokerSettings).values()
+    short = [f"  {flag:<16} {short.meaning}" for flag, short in SHORT_FLAGS.items()]
+    settings = [f"  {flag_name(row.name)}\n      {row.documentation}" for row in rows]
+    return "\n".join(
+        [
+            "usage: hermes serve [--config FILE] [--data DIR] [--kafka-port N] [--SETTING VALUE]…",
+            "",
+            "Run one broker. Settings come from FILE (YAML, one flat line each), from variables",
+            f"({BROKER_PREFIX}LOG_SEGMENT_BYTES is log.segment.bytes) and from flags, which win.",
+            "",
+            *short,
+            "  --supervised     stop when standard input closes",
+            "",
+            "settings:",
+            *settings,
+        ]
+    )
 
 
 def _demo(arguments: Sequence[str]) -> int:
