@@ -1,4 +1,4 @@
-"""The drivers as test subjects: how to start each, what it can do, and a running member to talk to."""
+"""The drivers as test subjects: how to start each, what it can do, a running member to talk to."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ CLIENTS: Sequence[Client] = (
 
 @dataclass
 class Member:
-    """One group member in a process of its own; use as a context manager, so that none outlives its test."""
+    """One group member in a process of its own; a context manager: none outlives its test."""
 
     command: list[str]
     records: list[dict[str, Any]] = field(default_factory=list)

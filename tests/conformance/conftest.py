@@ -47,7 +47,7 @@ def new_topic(bootstrap: str, request: pytest.FixtureRequest) -> Callable[[int],
 
 
 def build_drivers() -> None:
-    """kafkajs from its lock file and the Java client by Maven, when their sources are newer than what is built."""
+    """kafkajs from its lock file, the Java client by Maven, where sources are newer than builds."""
     if is_older(HERE / "js" / "node_modules" / ".package-lock.json", HERE / "js"):
         run(["npm", "ci", "--silent", "--no-audit", "--no-fund"], HERE / "js")
     if is_older(JAVA_TARGET / "conformance-1.jar", HERE / "java"):

@@ -1,4 +1,4 @@
-"""Every client produces, consumes in a group, rebalances, and agrees with the others on a key's partition."""
+"""Every client produces, consumes in a group, rebalances, and agrees on the partition of a key."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.conformance.clients import CLIENTS, Client, Member
-
 from broker.client.partitioner import murmur2_partition
+
+from tests.conformance.clients import CLIENTS, Client, Member
 
 PARTITIONS = 4
 each_client = pytest.mark.parametrize("client", CLIENTS, ids=str)
@@ -87,8 +87,10 @@ def test_group_rebalances_when_a_member_joins_leaves_and_dies(
 
 def wait_for_split(one: Member, other: Member, everything: list[int]) -> None:
     other.wait_until(
-        lambda: len(one.assignment) == len(other.assignment) == len(everything) // 2
-        and sorted(one.assignment + other.assignment) == everything,
+        lambda: (
+            len(one.assignment) == len(other.assignment) == len(everything) // 2
+            and sorted(one.assignment + other.assignment) == everything
+        ),
         "two members share the partitions",
     )
 

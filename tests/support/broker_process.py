@@ -9,20 +9,30 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-READY = re.compile(rb"ready kafka=(\S+):(\d+) metrics=(\S+):(\d+)")
+READY = re.compile(rb"^ready kafka=\S+:(\d+) metrics=\S+:(\d+)$", re.MULTILINE)
 
 
 class BrokerProcess:
     """As a context manager: ready inside, gone afterwards. `settings` are broker properties.
 
+    `environment` is added to this process's; `prefix` is a command that runs the broker (prlimit, nice …).
     The ports are chosen at the first start and kept by every later one, so that clients reconnect.
     """
 
-    def __init__(self, directory: Path, settings: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        settings: Mapping[str, object] | None = None,
+        *,
+        environment: Mapping[str, str] | None = None,
+        prefix: Sequence[str] = (),
+    ) -> None:
+        self.environment = dict(environment or {})
+        self.prefix = list(prefix)
         self.directory = directory
         self.data = directory / "data"
         self.log_path = directory / "broker.log"
@@ -57,20 +67,21 @@ class BrokerProcess:
         assert self._process is None, "the broker runs already"
         settings = {
             **self.settings,
-            "kafka.port": self.kafka_port,
-            "metrics.port": self.metrics_port,
+            "log.dir": self.data,
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.kafka_port}",
+            "hermes.metrics.port": self.metrics_port,
         }
         options = [word for name, value in settings.items() for word in option(name, value)]
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "broker", "serve", "--data", str(self.data), *options],
+                [*self.prefix, sys.executable, "-m", "broker", "serve", *options],
                 cwd=ROOT,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                env={**os.environ, "PYTHONPATH": str(ROOT), **self.environment},
             )
         ready = self._wait_for_ready(timeout)
-        self.kafka_port, self.metrics_port = int(ready[2]), int(ready[4])
+        self.kafka_port, self.metrics_port = int(ready[1]), int(ready[2])
 
     def _wait_for_ready(self, timeout: float) -> re.Match[bytes]:
         assert self._process is not None

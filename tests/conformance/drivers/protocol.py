@@ -1,4 +1,4 @@
-"""What the Python drivers share: lines of JSON out, records in, and the order to leave (end of standard input)."""
+"""What the Python drivers share: JSON lines out, records in, and the order to leave (end of input)."""
 
 import json
 import sys
