@@ -27,6 +27,7 @@ from broker.model import TopicId
 from broker.ports import DiskFault, MetastoreFault
 from broker.server import topic_store
 from broker.server.broker_configs import BrokerConfigs
+from broker.server.metadata_answers import MetadataAnswers
 from broker.server.producer_ids import ProducerIds
 from broker.server.topic_rules import ClusterFacts, WantedTopic, decide_create, decide_grow
 from broker.server.topics import (
@@ -55,6 +56,7 @@ class Catalog:
         self._is_stale = False
         self.broker_configs = BrokerConfigs(broker.metastore, broker.settings, broker.node_id)
         self.producer_ids = ProducerIds(broker.metastore)
+        self.metadata_answers = MetadataAnswers()
 
     # The image.
 

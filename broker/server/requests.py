@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from broker.errors import ErrorCode
 from broker.server.context import RequestContext
 from broker.server.dispatch import Kind
+from broker.server.encoded import EncodedBody
 from broker.server.limits import CONTROL_FRAME_BYTES_MAX
 from broker.server.slot import ResponseSlot
 from broker.wire.api import API_VERSIONS, APIS, Api, is_supported
@@ -101,6 +102,11 @@ class Reply:
         if self._connection.is_closed:
             return
         header = self._header
+        if isinstance(response, EncodedBody):
+            self._slot.complete(
+                response.frame(header.api_key, header.api_version, header.correlation_id)
+            )
+            return
         error_code = getattr(response, "error_code", 0)
         if error_code:
             self._slot.api_metrics.count_error(error_code)

@@ -1,0 +1,140 @@
+"""ListOffsets (2): the offset at a point in time, or at a named place of a partition.
+
+| timestamp     | from version | answer                                                              |
+|---------------|--------------|---------------------------------------------------------------------|
+| 0 and above   | 1            | the first record of that timestamp or a later one; none: offset -1  |
+| -1 latest     | 1            | the high watermark, which is the last stable offset: nothing is open |
+| -2 earliest   | 1            | the first offset still kept                                         |
+| -3 max        | 7            | the record with the largest timestamp (KIP-734)                     |
+| -4 local      | 8            | as -2: nothing is kept elsewhere                                    |
+| -5 tiered     | 9            | offset -1: nothing is kept elsewhere                                |
+
+Any other negative timestamp, or one before its version: UNSUPPORTED_VERSION. A partition that is
+asked for twice: INVALID_REQUEST, both times.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from broker.errors import ErrorCode, Refusal
+from broker.log.lookup import TimestampedOffset
+from broker.model import NO_OFFSET, NO_TIMESTAMP
+from broker.ports import DiskFault
+from broker.server.context import RequestContext
+from broker.server.outcome import count_errors
+from broker.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from broker.server.node import Broker
+    from broker.server.partition import Partition
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+NAMED_FROM: Final = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+}
+"""The version from which each negative timestamp has a meaning."""
+
+PARTITIONS_PER_STEP: Final = 200
+_NOWHERE: Final = TimestampedOffset(NO_OFFSET, NO_TIMESTAMP, -1)
+
+
+async def handle_list_offsets(
+    broker: Broker, context: RequestContext, request: ListOffsetsRequest
+) -> ListOffsetsResponse:
+    """An answer for each question, in order, errors per partition."""
+    counts = Counter(
+        (topic.name, item.partition_index) for topic in request.topics for item in topic.partitions
+    )
+    topics: list[ListOffsetsTopicResponse] = []
+    answered = 0
+    for topic in request.topics:
+        partitions = []
+        for question in topic.partitions:
+            is_twice = counts[topic.name, question.partition_index] > 1
+            partitions.append(
+                await _answer(broker, context.api_version, topic.name, question, is_twice=is_twice)
+            )
+            answered += 1
+            if answered % PARTITIONS_PER_STEP == 0:
+                await asyncio.sleep(0)
+        count_errors(broker, "ListOffsets", [item.error_code for item in partitions])
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
+    return ListOffsetsResponse(topics=topics)
+
+
+async def _answer(
+    broker: Broker, version: int, topic: str, question: ListOffsetsPartition, *, is_twice: bool
+) -> ListOffsetsPartitionResponse:
+    index = question.partition_index
+    try:
+        if is_twice:
+            raise Refusal(ErrorCode.INVALID_REQUEST, "the partition is asked for twice")
+        _check_timestamp(version, question.timestamp)
+        partition = broker.partitions.get(topic, index)
+        if partition is None:
+            raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        _check_leader_epoch(partition, question.current_leader_epoch)
+        found = await _find(broker, partition, question.timestamp)
+    except Refusal as refusal:
+        return ListOffsetsPartitionResponse(partition_index=index, error_code=refusal.code)
+    return ListOffsetsPartitionResponse(
+        partition_index=index,
+        timestamp=found.timestamp,
+        offset=found.offset,
+        leader_epoch=found.leader_epoch if version >= 4 else -1,
+    )
+
+
+async def _find(broker: Broker, partition: Partition, timestamp: int) -> TimestampedOffset:
+    log = partition.log
+    if timestamp == LATEST:
+        return TimestampedOffset(partition.high_watermark, NO_TIMESTAMP, partition.leader_epoch)
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        start = log.log_start_offset
+        return TimestampedOffset(start, NO_TIMESTAMP, log.epoch_at(start))
+    if timestamp == LATEST_TIERED:
+        return _NOWHERE
+    try:
+        if timestamp == MAX_TIMESTAMP:
+            found = await log.max_timestamp(partition.high_watermark, broker.worker)
+        else:
+            found = await log.offset_for_timestamp(
+                timestamp, partition.high_watermark, broker.worker
+            )
+    except DiskFault as fault:
+        partition.take_offline(str(fault))
+        raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(fault)) from fault
+    return found or _NOWHERE
+
+
+def _check_timestamp(version: int, timestamp: int) -> None:
+    if timestamp < 0 and version < NAMED_FROM.get(timestamp, version + 1):
+        raise Refusal(
+            ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} means nothing in this version"
+        )
+
+
+def _check_leader_epoch(partition: Partition, epoch: int) -> None:
+    """KIP-320: -1 asks for no check."""
+    if epoch in (-1, partition.leader_epoch):
+        return
+    if epoch < partition.leader_epoch:
+        raise Refusal(ErrorCode.FENCED_LEADER_EPOCH, "the client's leader epoch is over")
+    raise Refusal(ErrorCode.UNKNOWN_LEADER_EPOCH, "the client's leader epoch has not begun here")
