@@ -193,9 +193,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """A callback or task of a living process failed and nobody noticed: a finding."""
-        if self.is_over or not self._running.is_alive:
-            return
         error = context.get("exception")
+        if self.is_over or not self._running.is_alive or isinstance(error, ProcessKilled):
+            return
         self.unhandled.append(f"{self._running}: {context.get('message')}: {error!r}")
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:

@@ -1,0 +1,245 @@
+"""The judge: pure rules over a history. Each rule returns findings; an empty list is a clean run.
+ Rules run only on what clients saw, so they hold for any broker that speaks the protocol. A new
+rule is a row of `RULES` and a history in the tests that breaks it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from broker.simulator.history import FAIL, INFO, INVOKE, OK, Event
+
+
+class Finding(NamedTuple):
+    """A broken promise: the rule's name and one sentence with the evidence."""
+
+    rule: str
+    evidence: str
+
+
+class Send(NamedTuple):
+    """A send and its outcome. `offset` is set when it was acknowledged."""
+
+    event: Event
+    kind: str
+    offset: int | None
+
+
+Place = tuple[str, int]
+"""Topic (with its incarnation) and partition."""
+FINDINGS_PER_RULE_MAX: Final = 5
+
+
+def check(events: Sequence[Event]) -> list[Finding]:
+    """Every finding, a few per rule."""
+    findings: list[Finding] = []
+    for name, rule in RULES.items():
+        for count, evidence in enumerate(rule(events)):
+            if count == FINDINGS_PER_RULE_MAX:
+                break
+            findings.append(Finding(name, evidence))
+    return findings
+
+
+def one_value_per_offset(events: Sequence[Event]) -> Iterator[str]:
+    """Every observer, acknowledgements included, agrees on the value at an offset."""
+    seen: dict[tuple[Place, int], tuple[Any, str]] = {}
+    for place, offset, value, witness in _observations(events):
+        known, first_witness = seen.setdefault((place, offset), (value, witness))
+        if known != value:
+            yield f"{place} offset {offset}: {first_witness} has {known}, {witness} has {value}"
+
+
+def acknowledged_is_kept(events: Sequence[Event]) -> Iterator[str]:
+    """What was acknowledged is there in the end, where it was acknowledged."""
+    final = {place: dict(records) for place, records in _final_records(events).items()}
+    for send in _sends(events):
+        place = _place(send.event)
+        if send.kind == OK and place in final:
+            found = final[place].get(send.offset or 0)
+            if found != send.event["value"]:
+                yield f"{place}: {send.event['value']} acknowledged at {send.offset}, has {found}"
+
+
+def nothing_phantom(events: Sequence[Event]) -> Iterator[str]:
+    """What is read was sent to that place, and its send did not fail."""
+    sent: dict[tuple[Place, Any], str] = {
+        (_place(send.event), send.event["value"]): send.kind for send in _sends(events)
+    }
+    for place, offset, value, witness in _observations(events):
+        outcome = sent.get((place, value))
+        if outcome is None:
+            yield f"{place} offset {offset}: {witness} has {value}, which was never sent there"
+        elif outcome == FAIL:
+            yield f"{place} offset {offset}: {witness} has {value}, whose send failed"
+
+
+def order_of_a_producer(events: Sequence[Event]) -> Iterator[str]:
+    """The records of one idempotent producer stand in a partition in the order of their sends."""
+    sends = {(_place(send.event), send.event["value"]): send.event for send in _sends(events)}
+    for place, records in _final_records(events).items():
+        last: dict[str, tuple[int, int]] = {}
+        for offset, value in records:
+            send = sends.get((place, value))
+            if send is None or not send["is_idempotent"]:
+                continue
+            before = last.get(send["producer"], (-1, -1))
+            if send["sequence"] < before[0]:
+                yield f"{place}: {value} at {offset} stands behind its successor at {before[1]}"
+            last[send["producer"]] = (send["sequence"], offset)
+
+
+def no_duplicate_of_an_idempotent_producer(events: Sequence[Event]) -> Iterator[str]:
+    """A record of an idempotent producer is in the log at most once."""
+    idempotent = {
+        (_place(send.event), send.event["value"])
+        for send in _sends(events)
+        if send.event["is_idempotent"]
+    }
+    for place, records in _final_records(events).items():
+        offsets: dict[Any, int] = {}
+        for offset, value in records:
+            if (place, value) not in idempotent:
+                continue
+            if value in offsets:
+                yield f"{place}: {value} stands at {offsets[value]} and again at {offset}"
+            offsets[value] = offset
+
+
+def no_skip_between_polls(events: Sequence[Event]) -> Iterator[str]:
+    """A reader gets every offset from its position on, once."""
+    expected: dict[tuple[str, Place], int] = {}
+    for event in _completed(events, "poll"):
+        key = (event["reader"], _place(event))
+        position = expected.get(key, event["position"])
+        if event["position"] != position:
+            yield f"{key}: polls at {event['position']}, its last poll ended at {position}"
+        position = event["position"]
+        for offset, value in event["records"]:
+            if offset != position:
+                yield f"{key}: got offset {offset} ({value}) where {position} comes next"
+            position = offset + 1
+        expected[key] = position
+
+
+def final_log_is_whole(events: Sequence[Event]) -> Iterator[str]:
+    """In the end every offset from the log start to the log end has one record."""
+    for event in _completed(events, "final"):
+        offsets = [offset for offset, _value in event["records"]]
+        if offsets != list(range(event["start"], event["end"])):
+            yield f"{_place(event)}: [{event['start']}, {event['end']}) has {_gaps(offsets)}"
+
+
+def committed_offset_never_moves_back(events: Sequence[Event]) -> Iterator[str]:
+    """A committed offset that is read is the last acknowledged commit, or one whose fate was
+    open.
+    """
+    highest: dict[tuple[str, Place], int] = {}
+    opened: dict[int, Event] = {}
+    at_invocation: dict[int, tuple[int, set[int]]] = {}
+    unsure: dict[tuple[str, Place], set[int]] = defaultdict(set)
+    for event in events:
+        operation, kind = event["operation"], event["kind"]
+        if operation not in {"commit", "committed"}:
+            continue
+        if kind == INVOKE:
+            opened[event["id"]] = event
+            key = (event["group"], _place(event))
+            if operation == "commit":
+                unsure[key].add(event["offset"])
+            at_invocation[event["id"]] = (highest.get(key, -1), unsure[key])
+            continue
+        asked = opened[event["id"]]
+        key = (asked["group"], _place(asked))
+        if operation == "commit" and kind == OK:
+            highest[key] = max(highest.get(key, -1), asked["offset"])
+        elif operation == "commit" and kind == FAIL:
+            unsure[key].discard(asked["offset"])
+        elif operation == "committed" and kind == OK:
+            before, possible = at_invocation[event["id"]]
+            found = event["offset"]
+            if found < before:
+                yield f"{key}: committed offset {found} is read after {before} was acknowledged"
+            elif found >= 0 and found not in possible:
+                yield f"{key}: committed offset {found} is read, nobody committed it"
+
+
+def watermark_never_moves_back(events: Sequence[Event]) -> Iterator[str]:
+    """No client sees the high watermark of a partition go down, or a record above it."""
+    seen: dict[tuple[str, Place], int] = {}
+    for event in _completed(events, "poll"):
+        watermark = event["high_watermark"]
+        if watermark is None:
+            continue
+        key = (event["reader"].partition("@")[0], _place(event))
+        if watermark < seen.get(key, 0):
+            yield f"{key}: high watermark {watermark} after {seen[key]}"
+        seen[key] = max(watermark, seen.get(key, 0))
+        above = [offset for offset, _value in event["records"] if offset >= watermark]
+        if above:
+            yield f"{key}: offset {above[0]} is read at high watermark {watermark}"
+
+
+RULES: Final[dict[str, Callable[[Sequence[Event]], Iterable[str]]]] = {
+    "one value per offset": one_value_per_offset,
+    "acknowledged is kept": acknowledged_is_kept,
+    "nothing phantom": nothing_phantom,
+    "order of a producer": order_of_a_producer,
+    "no duplicate of an idempotent producer": no_duplicate_of_an_idempotent_producer,
+    "no skip between polls": no_skip_between_polls,
+    "final log is whole": final_log_is_whole,
+    "committed offset never moves back": committed_offset_never_moves_back,
+    "watermark never moves back": watermark_never_moves_back,
+}
+
+
+def _place(event: Event) -> Place:
+    return event["topic"], event["partition"]
+
+
+def _completed(events: Iterable[Event], operation: str) -> Iterator[Event]:
+    return (event for event in events if event["operation"] == operation and event["kind"] == OK)
+
+
+def _sends(events: Iterable[Event]) -> list[Send]:
+    """In the order of their invocation; one without an outcome is info."""
+    sends: dict[int, Send] = {}
+    for event in events:
+        if event["operation"] != "send":
+            continue
+        if event["kind"] == INVOKE:
+            sends[event["id"]] = Send(event, INFO, None)
+        else:
+            asked = sends[event["id"]].event
+            sends[event["id"]] = Send(asked, event["kind"], event.get("offset"))
+    return list(sends.values())
+
+
+def _observations(events: Sequence[Event]) -> Iterator[tuple[Place, int, Any, str]]:
+    """(place, offset, value, who saw it)."""
+    for event in events:
+        if event["kind"] == OK and event["operation"] in {"poll", "final"}:
+            witness = event.get("reader", "the final log")
+            for offset, value in event["records"]:
+                yield _place(event), offset, value, witness
+    for send in _sends(events):
+        if send.kind == OK and send.offset is not None:
+            yield _place(send.event), send.offset, send.event["value"], "its producer"
+
+
+def _final_records(events: Sequence[Event]) -> dict[Place, list[tuple[int, Any]]]:
+    return {
+        _place(event): [(offset, value) for offset, value in event["records"]]
+        for event in _completed(events, "final")
+    }
+
+
+def _gaps(offsets: Sequence[int]) -> str:
+    if not offsets:
+        return "no record"
+    for before, after in zip(offsets, offsets[1:], strict=False):
+        if after != before + 1:
+            return f"{before} and then {after}"
+    return f"[{offsets[0]}, {offsets[-1] + 1})"
