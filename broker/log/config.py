@@ -1,6 +1,8 @@
-"""What a partition's log needs to know of its topic's settings; the shell derives it and may replace it live.
+"""What a partition's log needs to know of its topic's settings; the shell derives it and may
+replace it live.
 
-Not here: parsing or documentation of settings (broker/config). Sizes in bytes, spans in milliseconds, -1 = no limit.
+Not here: parsing or documentation of settings (broker/config). Sizes in bytes, spans in
+milliseconds, -1 = no limit.
 """
 
 from __future__ import annotations

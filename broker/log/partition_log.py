@@ -1,89 +1,587 @@
-"""One partition's log (interface; the body follows)."""
+"""One partition's log: staging, flushing, rolling, reading, checkpoints.
+
+Not here: replication, the high watermark, files' formats. Invariants: log_start_offset ≤
+written_end_offset ≤ log_end_offset; what is below `written_end_offset` is in the file; a failed
+flush leaves no trace of what was staged; after a DiskFault the log is offline for good, after
+DiskFull it goes on. One owner, one event loop; `stage`, `flush` and `read` never wait.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Generator
+from typing import Final
 
-from broker.log.config import LogConfig
-from broker.model import AppendResult
-from broker.ports import Disk, Worker
+from broker.errors import ErrorCode, Refusal
+from broker.log import cleaner, lookup, names, retention, rolling
+from broker.log.checkpoint import Checkpoints
+from broker.log.config import LOG_APPEND_TIME, LogConfig
+from broker.log.epochs import LeaderEpochs
+from broker.log.index import RELATIVE_OFFSET_MAX, Times
+from broker.log.lookup import TimestampedOffset
+from broker.log.open_segments import OpenSegments
+from broker.log.partition_file import PartitionIdentity, encode_identity, read_identity
+from broker.log.producers import ProducerBatch, ProducerStates, last_sequence_of
+from broker.log.reading import PositionCache, Reach, ReadResult, Want, plan_read
+from broker.log.recovery import Recovered, recover
+from broker.log.segment import Segment
+from broker.model import NO_TIMESTAMP, AppendResult
+from broker.ports import Disk, DiskFault, DiskFull, Worker
+from broker.records.batch import LOG_APPEND_TIME_BIT, assign, set_log_append_time, validate_batch
 
-
-class ReadResult(NamedTuple):
-    """Whole batches. `next_offset` is where to read on; equal to the asked offset when `records` is empty."""
-
-    records: memoryview
-    next_offset: int
-
-
-class TimestampedOffset(NamedTuple):
-    """A record found by time. `leader_epoch` is its batch's."""
-
-    offset: int
-    timestamp: int
-    leader_epoch: int
+INDEX_ENTRIES_MAX: Final = 16_384
+"""Per segment: a bigger segment gets a sparser index, so that memory stays bounded."""
+ROLL_RETRY_MS: Final = 1_000
+"""After a failed roll the next attempt waits this long."""
+READ_ATTEMPTS_MAX: Final = 3
+"""How often a read begins again because a segment was replaced under it."""
+DAMAGE_NOTED_MAX: Final = 100
 
 
 class PartitionLog:
-    """See the module."""
+    """`log_end_offset` is the next offset to assign, staged batches included; `damage` names what
+    was found broken.
+    """
 
-    topic: str
-    partition: int
-    topic_id: bytes
-    log_start_offset: int
-    log_end_offset: int
-    written_end_offset: int
-    damage: list[str]
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        identity: PartitionIdentity,
+        config: LogConfig,
+        found: Recovered,
+        now_wall_ms: int,
+    ) -> None:
+        """For `create` and `open`."""
+        self.disk = disk
+        self.directory = directory
+        self.topic_id, self.partition, self.topic = identity
+        self.segments = found.segments
+        self.log_start_offset = found.log_start_offset
+        self.log_end_offset = self.written_end_offset = found.next_offset
+        self.damage = found.damage
+        self.producers: ProducerStates = found.producers
+        self.epochs: LeaderEpochs = found.epochs
+        self.cleaned_end_offset = 0 if found.snapshot is None else found.snapshot.cleaned_end_offset
+        self.positions = PositionCache()
+        self.is_in_upkeep = False
+        self.checkpoints = Checkpoints(found)
+        self.open_segments = OpenSegments()
+        self.opened_wall_ms = now_wall_ms
+        self._staged: list[memoryview] = []
+        self._offline_reason = ""
+        self._is_rolling = False
+        self._undo = (0, 0, 0, 0, 0, Times())
+        self._roll_not_before_ms = 0
+        self._first_append_time = self._last_append_time = self._max_timestamp = NO_TIMESTAMP
+        self._last_indexed = 0
+        self.configure(config)
+        self._adopt_active()
 
     @classmethod
     async def create(
-        cls, disk: Disk, directory: str, *, topic_id: bytes, partition: int, topic: str, config: LogConfig, now_wall_ms: int
-    ) -> PartitionLog: ...
+        cls,
+        disk: Disk,
+        directory: str,
+        *,
+        topic_id: bytes,
+        partition: int,
+        topic: str,
+        config: LogConfig,
+        now_wall_ms: int,
+    ) -> PartitionLog:
+        """A new, empty log, durably there. A directory of the same topic id is opened instead.
+
+        Raises DiskFull, DiskFault; also when the directory belongs to another topic id.
+        """
+        identity = PartitionIdentity(topic_id, partition, topic)
+        if disk.exists(f"{directory}/{names.PARTITION_FILE}"):
+            found = read_identity(disk, directory)
+            if found[:2] != identity[:2]:
+                raise DiskFault(
+                    directory,
+                    f"holds partition {found.partition} of another topic {found.topic}: move it away",
+                )
+            return await cls.open(disk, directory, config, now_wall_ms)
+        await disk.make_directory(directory)
+        await disk.replace_file(f"{directory}/{names.PARTITION_FILE}", encode_identity(identity))
+        for parent in _parents(directory):
+            await disk.sync_directory(parent)
+        return await cls.open(disk, directory, config, now_wall_ms)
 
     @classmethod
-    async def open(cls, disk: Disk, directory: str, config: LogConfig, now_wall_ms: int) -> PartitionLog: ...
+    async def open(
+        cls, disk: Disk, directory: str, config: LogConfig, now_wall_ms: int
+    ) -> PartitionLog:
+        """The log in `directory`, recovered. Raises DiskFault when it cannot be used; `damage`
+        names what was lost.
+        """
+        identity = read_identity(disk, directory)
+        found = await recover(
+            disk,
+            directory,
+            index_interval_bytes=_interval(config),
+            producer_expiration_ms=config.producer_id_expiration_ms,
+            now_wall_ms=now_wall_ms,
+        )
+        is_changed = found.needs_segment or found.scanned_bytes > 0 or bool(found.damage)
+        if found.needs_segment:
+            found.segments.append(await rolling.create_segment(disk, directory, found.next_offset))
+        log = cls(disk, directory, identity, config, found, now_wall_ms)
+        if is_changed or found.snapshot is None:
+            try:
+                await log.checkpoint()
+            except DiskFull:
+                log.damage.append(
+                    f"{directory}: no space for a checkpoint: the next start scans more"
+                )
+        return log
 
-    def stage(self, batch: memoryview, *, leader_epoch: int, now_wall_ms: int, is_client: bool = True) -> AppendResult: ...
+    def configure(self, config: LogConfig) -> None:
+        """Use other settings from now on."""
+        self.config = config
+        self.producers.expiration_ms = config.producer_id_expiration_ms
+        self._rules = config.batch_rules()
+        self._is_log_append_time = config.message_timestamp_type == LOG_APPEND_TIME
+        self._interval = _interval(config)
 
-    def flush(self) -> None: ...
+    # ---- appending
+
+    def stage(
+        self, batch: memoryview, *, leader_epoch: int, now_wall_ms: int, is_client: bool = True
+    ) -> AppendResult:
+        """Validate one batch, give it its offsets in place, and queue it for `flush`; its buffer
+        must live until then.
+
+        Raises Refusal: what `validate_batch` and the producer's sequence say, KAFKA_STORAGE_ERROR
+        when offline.
+        """
+        segment = self._active
+        size = len(batch)
+        if self._offline_reason or segment.size + size > RELATIVE_OFFSET_MAX:
+            raise self._refuse_append()
+        (
+            _,
+            length,
+            _,
+            _,
+            _,
+            attributes,
+            last_delta,
+            _,
+            max_timestamp,
+            producer_id,
+            epoch,
+            sequence,
+            _,
+        ) = validate_batch(batch, self._rules, now_wall_ms=now_wall_ms, is_client=is_client)
+        base_offset = self.log_end_offset
+        last_offset = base_offset + last_delta
+        if producer_id >= 0 and sequence >= 0:
+            last_sequence = last_sequence_of(sequence, last_delta)
+            stored = self.producers.find_duplicate(
+                producer_id, epoch, sequence, last_sequence, now_wall_ms
+            )
+            if stored is not None:
+                return AppendResult(stored[2], stored[3], stored[4], self.log_start_offset, True)
+        append_time = -1
+        if self._is_log_append_time:
+            set_log_append_time(batch, now_wall_ms)
+            append_time = max_timestamp = now_wall_ms
+        elif attributes & LOG_APPEND_TIME_BIT and is_client:
+            raise Refusal(
+                ErrorCode.INVALID_TIMESTAMP, "only the broker sets timestamps of type LogAppendTime"
+            )
+        if not self._staged:
+            self._mark()
+        assign(batch, base_offset, leader_epoch)
+        if leader_epoch != self.epochs.latest:
+            self.epochs.begin(leader_epoch, base_offset)
+        if producer_id >= 0 and sequence >= 0:
+            self.producers.stage(
+                producer_id,
+                epoch,
+                now_wall_ms,
+                ProducerBatch(sequence, last_sequence, base_offset, last_offset, append_time),
+            )
+        position = segment.size
+        now = max(now_wall_ms, self._last_append_time)
+        if position - self._last_indexed >= self._interval and self._index.add(
+            base_offset, position, now, self._max_timestamp
+        ):
+            self._last_indexed = position
+        if not position:
+            self._first_append_time = now
+        self._last_append_time = now
+        self._max_timestamp = max(self._max_timestamp, max_timestamp)
+        segment.size = position + size
+        self._staged.append(batch)
+        self.log_end_offset = last_offset + 1
+        return AppendResult(base_offset, last_offset, append_time, self.log_start_offset, False)
+
+    def flush(self) -> None:
+        """Write everything staged in one append. Raises DiskFull, DiskFault: then all of it is
+        undone.
+        """
+        staged = self._staged
+        if not staged:
+            return
+        written_size = self._undo[1]
+        try:
+            file = self._active.file()
+        except (DiskFault, FileNotFoundError) as fault:
+            self._undo_staged()
+            raise (
+                fault
+                if isinstance(fault, DiskFault)
+                else DiskFault(self._active.path(), "is missing")
+            ) from fault
+        try:
+            file.append(staged)
+        except DiskFault as fault:
+            self._undo_staged()
+            try:
+                file.truncate(written_size)
+            except DiskFault as second:
+                self.go_offline(second)
+            if not isinstance(fault, DiskFull):
+                self.go_offline(fault)
+            raise
+        staged.clear()
+        self.producers.mark()
+        self.written_end_offset = self.log_end_offset
+
+    def begin_epoch(self, leader_epoch: int) -> None:
+        """This leader's epoch begins at the log's end, also when nothing is appended in it."""
+        self.epochs.begin(leader_epoch, self.log_end_offset)
+
+    def _mark(self) -> None:
+        """Remember what `_undo_staged` goes back to."""
+        self._undo = (
+            self.log_end_offset,
+            self._active.size,
+            len(self._index),
+            self._last_indexed,
+            len(self.epochs.entries),
+            Times(self._first_append_time, self._last_append_time, self._max_timestamp),
+        )
+        self.producers.mark()
+
+    def _undo_staged(self) -> None:
+        (
+            self.log_end_offset,
+            self._active.size,
+            index_count,
+            self._last_indexed,
+            epoch_count,
+            times,
+        ) = self._undo
+        self._index.truncate(index_count)
+        self.epochs.truncate(epoch_count)
+        self._first_append_time, self._last_append_time, self._max_timestamp = times
+        self.producers.undo()
+        self._staged.clear()
+
+    def _refuse_append(self) -> Refusal:
+        reason = (
+            self._offline_reason or f"segment {self._active.path()} is full and could not be rolled"
+        )
+        return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, reason)
+
+    def go_offline(self, fault: DiskFault) -> None:
+        """Refuse every call from now on: what the disk holds is not known any more."""
+        self._offline_reason = f"the log of {self.topic}-{self.partition} is offline: {fault}"
+
+    def check_online(self) -> None:
+        """Raises Refusal(KAFKA_STORAGE_ERROR) when the log is offline or closed."""
+        if self._offline_reason:
+            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, self._offline_reason)
 
     @property
-    def needs_roll(self) -> bool: ...
+    def offline_reason(self) -> str:
+        """Why every call is refused; empty while the log works."""
+        return self._offline_reason
 
-    async def roll(self, now_wall_ms: int) -> None: ...
+    # ---- segments
 
-    def read(self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool) -> ReadResult | None: ...
+    @property
+    def active(self) -> Segment:
+        """The segment that is appended to."""
+        return self._active
 
-    async def read_cold(self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool) -> ReadResult: ...
+    @property
+    def needs_roll(self) -> bool:
+        """True when the active segment is big enough, or old enough by append time, to be closed."""
+        segment = self._active
+        if (
+            self._is_rolling
+            or not segment.size
+            or self._last_append_time < self._roll_not_before_ms
+        ):
+            return False
+        return (
+            segment.size >= self.config.segment_bytes
+            or self._last_append_time - self._first_append_time >= self.config.segment_ms
+            or not segment.has_room(self.log_end_offset)
+        )
+
+    async def roll(self, now_wall_ms: int) -> None:
+        """Close the active segment and begin a new one at the log's end; appends go on meanwhile.
+
+        Raises DiskFull, DiskFault: then the old segment stays active, or the new one lacks a
+        checkpoint only.
+        """
+        self.check_online()
+        if self._is_rolling or not self._active.size:
+            return
+        self._is_rolling = True
+        try:
+            await rolling.roll(self)
+        except DiskFault:
+            self._roll_not_before_ms = now_wall_ms + ROLL_RETRY_MS
+            raise
+        finally:
+            self._is_rolling = False
+
+    def begin_segment(self, segment: Segment) -> None:
+        """`segment`, empty and at the log's end, becomes the active one."""
+        self.open_segments.touch(self._active)
+        self.segments.append(segment)
+        self._adopt_active()
+
+    def _adopt_active(self) -> None:
+        """Take the last segment as the active one."""
+        segment = self.segments[-1]
+        assert segment.index is not None, "the active segment's index is loaded"
+        self._active = segment
+        self._index = segment.index
+        times = segment.times or Times()
+        self._first_append_time, self._last_append_time, self._max_timestamp = times
+        self._last_indexed = self._index.last_position()
+
+    @property
+    def last_append_time(self) -> int:
+        """Wall time of the active segment's newest batch, -1 when it is empty."""
+        return self._last_append_time
+
+    @property
+    def index_interval_bytes(self) -> int:
+        """Bytes between index entries."""
+        return self._interval
+
+    def active_times(self) -> Times:
+        """The active segment's times as of now."""
+        times = Times(self._first_append_time, self._last_append_time, self._max_timestamp)
+        self._active.times = times
+        return times
+
+    async def load_index(self, segment: Segment) -> Times:
+        """Make sure that a segment's index is in memory; its times. Raises DiskFault."""
+        if segment is self._active:
+            return self.active_times()
+        return await self.open_segments.load(self, segment)
+
+    def replace_segments(self, replaced: list[Segment], replacements: list[Segment]) -> None:
+        """Take `replaced` (closed neighbours) out of the log and put others in their place."""
+        place = self.segments.index(replaced[0])
+        assert self.segments[place : place + len(replaced)] == replaced, (
+            "the segments are neighbours"
+        )
+        assert self._active not in replaced, "the active segment stays"
+        self.segments[place : place + len(replaced)] = replacements
+        self.positions.clear()
+        for segment in replaced:
+            self.open_segments.forget(segment)
+            segment.close_file()
+
+    # ---- reading
+
+    def read(
+        self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool
+    ) -> ReadResult | None:
+        """Whole batches from the one that holds `offset`, below `end_offset`, of `max_bytes` at
+        most (but one batch at least when `at_least_one`). None when the disk would have to be
+        waited for: use `read_cold`.
+
+        Raises Refusal: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
+        """
+        plan = self._plan(offset, max_bytes, end_offset, at_least_one=at_least_one)
+        try:
+            want = next(plan)
+            while want.size and (want.segment is self._active or want.segment.is_open):
+                content = want.segment.file().read(want.position, want.size)
+                if content is None:
+                    break
+                want = plan.send(content)
+        except StopIteration as done:
+            result: ReadResult = done.value
+            return result
+        except (DiskFault, FileNotFoundError, Refusal) as fault:
+            raise self._refuse_read(fault) from fault
+        plan.close()
+        return None
+
+    async def read_cold(
+        self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool
+    ) -> ReadResult:
+        """As `read`, but off the loop where it must wait; never None."""
+        for _ in range(READ_ATTEMPTS_MAX):
+            plan = self._plan(offset, max_bytes, end_offset, at_least_one=at_least_one)
+            want = None
+            try:
+                want = next(plan)
+                while True:
+                    if want.segment is not self._active:
+                        self.open_segments.touch(want.segment)
+                    if want.size:
+                        want = plan.send(await want.segment.read_cold(want.position, want.size))
+                    else:
+                        await self.load_index(want.segment)
+                        want = plan.send(b"")
+            except StopIteration as done:
+                result: ReadResult = done.value
+                return result
+            except (DiskFault, FileNotFoundError, Refusal) as fault:
+                if want is None or want.segment in self.segments:
+                    raise self._refuse_read(fault) from fault
+        raise Refusal(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"segments of {self.directory} are being replaced: read again",
+        )
+
+    def _plan(
+        self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool
+    ) -> Generator[Want, bytes, ReadResult]:
+        self.check_online()
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise Refusal(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} of {self.topic}-{self.partition}, which has {self.log_start_offset} to {self.log_end_offset}",
+            )
+        written_size = self._undo[1] if self._staged else self._active.size
+        reach = Reach(self.segments, self.written_end_offset, written_size)
+        return plan_read(
+            reach, self.positions, offset, max_bytes, end_offset, at_least_one=at_least_one
+        )
+
+    def _refuse_read(self, fault: Exception) -> Refusal:
+        if isinstance(fault, Refusal):
+            if fault.code == ErrorCode.KAFKA_STORAGE_ERROR:
+                self.note_damage(fault.message)
+            return fault
+        reason = (
+            f"{fault}"
+            if isinstance(fault, DiskFault)
+            else f"a segment of {self.directory} is missing"
+        )
+        self.note_damage(reason)
+        return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, reason)
+
+    def note_damage(self, reason: str) -> None:
+        """Remember what was found broken, once."""
+        if reason not in self.damage and len(self.damage) < DAMAGE_NOTED_MAX:
+            self.damage.append(reason)
+
+    def log_size(self) -> int:
+        """Bytes of all segments, staged ones included."""
+        return sum(segment.size for segment in self.segments)
+
+    @property
+    def latest_epoch(self) -> int:
+        """The newest leader epoch in the log's history, -1 when there is none."""
+        return self.epochs.latest
+
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch of the record at `offset`, -1 when it is not known."""
+        return self.epochs.epoch_at(offset)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(largest epoch at or below `epoch`, its end offset), or (-1, -1) when unknown."""
+        return self.epochs.end_offset_for_epoch(epoch, self.written_end_offset)
 
     async def offset_for_timestamp(
         self, timestamp_ms: int, end_offset: int, worker: Worker | None = None
-    ) -> TimestampedOffset | None: ...
+    ) -> TimestampedOffset | None:
+        """The first record at or after `timestamp_ms` below `end_offset`, looking inside batches;
+        None when there is none.
 
-    async def max_timestamp(self, end_offset: int, worker: Worker | None = None) -> TimestampedOffset | None: ...
+        Big or compressed batches are opened by `worker` when there is one. Raises
+        Refusal(KAFKA_STORAGE_ERROR).
+        """
+        return await lookup.first_at_or_after(self, timestamp_ms, end_offset, worker)
+
+    async def max_timestamp(
+        self, end_offset: int, worker: Worker | None = None
+    ) -> TimestampedOffset | None:
+        """The first of the records with the greatest timestamp below `end_offset`; None when the
+        log is empty.
+        """
+        return await lookup.greatest(self, end_offset, worker)
+
+    # ---- upkeep
+
+    async def apply_retention(self, now_wall_ms: int, *, high_watermark: int | None = None) -> int:
+        """Delete whole segments that are too old or too many, or lie below the log start; the new
+        log start.
+        """
+        return await retention.apply(self, now_wall_ms, high_watermark)
+
+    async def advance_log_start(self, offset: int) -> None:
+        """Records below `offset` are gone for readers, durably; whole segments below it are
+        deleted.
+
+        Raises Refusal(OFFSET_OUT_OF_RANGE) beyond the written end; DiskFault.
+        """
+        await retention.advance(self, offset)
 
     @property
-    def latest_epoch(self) -> int: ...
+    def needs_clean(self) -> bool:
+        """True when enough of a compacted log's closed part has not been cleaned yet."""
+        return cleaner.is_due(self)
 
-    def epoch_at(self, offset: int) -> int: ...
+    async def clean(self, worker: Worker, now_wall_ms: int) -> bool:
+        """Compact the closed segments: the newest value of each key stays; True when something was
+        rewritten.
 
-    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]: ...
+        Raises DiskFull, DiskFault: the log is as before.
+        """
+        return await cleaner.clean(self, worker, now_wall_ms)
 
-    def log_size(self) -> int: ...
+    async def sync(self) -> int:
+        """Make everything written so far durable; the end offset that is durable now.
 
-    def configure(self, config: LogConfig) -> None: ...
+        Raises DiskFault: the log is offline then, since what the file holds is not known any more.
+        """
+        return await self.checkpoints.sync(self)
 
-    async def apply_retention(self, now_wall_ms: int, *, high_watermark: int | None = None) -> int: ...
+    async def checkpoint(self) -> None:
+        """Sync, then write a snapshot, so that the next start scans only what comes after.
 
-    async def advance_log_start(self, offset: int) -> None: ...
+        Does nothing when nothing changed, or while another one is under way. Raises DiskFull,
+        DiskFault.
+        """
+        await self.checkpoints.take(self)
 
-    @property
-    def needs_clean(self) -> bool: ...
+    async def close(self) -> None:
+        """Checkpoint (not after a fault) and give up all descriptors. Raises DiskFull, DiskFault,
+        closed all the same.
+        """
+        try:
+            if not self._offline_reason:
+                await self.checkpoint()
+        finally:
+            self._offline_reason = (
+                self._offline_reason or f"the log of {self.topic}-{self.partition} is closed"
+            )
+            for segment in self.segments:
+                segment.close_file()
 
-    async def clean(self, worker: Worker, now_wall_ms: int) -> bool: ...
 
-    async def sync(self) -> int: ...
+def _interval(config: LogConfig) -> int:
+    """Bytes between index entries."""
+    return max(config.index_interval_bytes, config.segment_bytes // INDEX_ENTRIES_MAX)
 
-    async def checkpoint(self) -> None: ...
 
-    async def close(self) -> None: ...
+def _parents(directory: str) -> list[str]:
+    """The directory and those above it, innermost first: each names one that may be new."""
+    parts = directory.split("/")
+    return ["/".join(parts[:count]) for count in range(len(parts), 0, -1)]

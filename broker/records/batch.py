@@ -1,9 +1,11 @@
-"""The header of a RecordBatch v2: its layout, its validation, and the in-place changes a broker makes.
+"""The header of a RecordBatch v2: its layout, its validation, and the in-place changes a broker
+makes.
 
-Not here: the records inside a batch (`iterate`, `build`). Layout, big endian (Kafka protocol guide, "Record Batch"):
-offset 0 baseOffset i64 · 8 batchLength i32 (bytes after it) · 12 partitionLeaderEpoch i32 · 16 magic i8 · 17 crc u32
-· 21 attributes i16 · 23 lastOffsetDelta i32 · 27 baseTimestamp i64 · 35 maxTimestamp i64 · 43 producerId i64
-· 51 producerEpoch i16 · 53 baseSequence i32 · 57 recordCount i32 · 61 records. The CRC-32C covers 21 to the end.
+Not here: the records inside a batch (`iterate`, `build`). Layout, big endian (Kafka protocol guide,
+"Record Batch"): offset 0 baseOffset i64 · 8 batchLength i32 (bytes after it) · 12
+partitionLeaderEpoch i32 · 16 magic i8 · 17 crc u32 · 21 attributes i16 · 23 lastOffsetDelta i32 ·
+27 baseTimestamp i64 · 35 maxTimestamp i64 · 43 producerId i64 · 51 producerEpoch i16 · 53
+baseSequence i32 · 57 recordCount i32 · 61 records. The CRC-32C covers 21 to the end.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ CODEC_MAX: Final = 4
 """none 0, gzip 1, snappy 2, lz4 3, zstd 4."""
 
 RECORD_BYTES_MIN: Final = 7
-"""An empty record: length, attributes, two deltas, null key, null value, no headers: one byte each."""
+"""An empty record: length, attributes, two deltas, null key, null value, no headers: one byte each.
+"""
 UNPACKED_BYTES_MAX: Final = 256 * 1024 * 1024
 """A compressed batch may not claim more records than would fit in this many bytes once unpacked."""
 
@@ -48,7 +51,9 @@ _MAX_TIMESTAMP: Final = Struct(">q")
 
 
 class BatchHeader(NamedTuple):
-    """One header. `batch_length` counts from offset 12; deltas are relative to `base_offset` and `base_timestamp`."""
+    """One header. `batch_length` counts from offset 12; deltas are relative to `base_offset` and
+    `base_timestamp`.
+    """
 
     base_offset: int
     batch_length: int
@@ -90,7 +95,9 @@ class BatchRules(NamedTuple):
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header at `position`, unchecked. Raises Refusal(CORRUPT_MESSAGE) when fewer than 61 bytes are left."""
+    """The header at `position`, unchecked. Raises Refusal(CORRUPT_MESSAGE) when fewer than 61 bytes
+    are left.
+    """
     if position < 0 or len(buffer) - position < HEADER_BYTES:
         raise Refusal(
             ErrorCode.CORRUPT_MESSAGE,
@@ -125,28 +132,53 @@ def codec_id(attributes: int) -> int:
 
 
 def is_intact(batch: Buffer) -> bool:
-    """True when `batch` is exactly one well-formed v2 batch whose CRC holds: what recovery asks of stored bytes."""
+    """True when `batch` is exactly one well-formed v2 batch whose CRC holds: what recovery asks of
+    stored bytes.
+    """
     size = len(batch)
     if size < HEADER_BYTES:
         return False
     fields = HEADER.unpack_from(batch)
-    if fields[3] != MAGIC or fields[1] != size - LENGTH_OVERHEAD or fields[6] < 0 or fields[12] < 0 or fields[0] < 0:
+    if (
+        fields[3] != MAGIC
+        or fields[1] != size - LENGTH_OVERHEAD
+        or fields[6] < 0
+        or fields[12] < 0
+        or fields[0] < 0
+    ):
         return False
-    return crc32c(memoryview(batch)[CRC_START:]) == fields[4]
+    return bool(crc32c(memoryview(batch)[CRC_START:]) == fields[4])
 
 
-def validate_batch(view: memoryview, rules: BatchRules, *, now_wall_ms: int, is_client: bool = True) -> BatchFields:
-    """The header's fields when `view` is exactly one batch that may be appended; nothing is changed.
+def validate_batch(
+    view: memoryview, rules: BatchRules, *, now_wall_ms: int, is_client: bool = True
+) -> BatchFields:
+    """The header's fields when `view` is exactly one batch that may be appended; nothing is
+    changed.
 
-    Raises Refusal: CORRUPT_MESSAGE for damage (size, CRC), INVALID_RECORD for what no client may send,
-    MESSAGE_TOO_LARGE, INVALID_TIMESTAMP, INVALID_TXN_STATE, UNSUPPORTED_COMPRESSION_TYPE. Only the header is
-    looked at: the records are not opened (`record.validation=header`).
+    Raises Refusal: CORRUPT_MESSAGE for damage (size, CRC), INVALID_RECORD for what no client may
+    send, MESSAGE_TOO_LARGE, INVALID_TIMESTAMP, INVALID_TXN_STATE, UNSUPPORTED_COMPRESSION_TYPE.
+    Only the header is looked at: the records are not opened (`record.validation=header`).
     """
     size = len(view)
     if size < HEADER_BYTES:
         raise _refuse_short(size)
     fields: BatchFields = HEADER.unpack_from(view)
-    _, length, _, magic, crc, attributes, last_delta, base_timestamp, max_timestamp, producer_id, epoch, sequence, count = fields
+    (
+        _,
+        length,
+        _,
+        magic,
+        crc,
+        attributes,
+        last_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        epoch,
+        sequence,
+        count,
+    ) = fields
     if magic != MAGIC or length != size - LENGTH_OVERHEAD or count < 1 or last_delta != count - 1:
         raise _refuse_shape(fields, size)
     if size > rules.max_message_bytes and is_client:
@@ -155,11 +187,18 @@ def validate_batch(view: memoryview, rules: BatchRules, *, now_wall_ms: int, is_
             f"the batch has {size} bytes, max.message.bytes allows {rules.max_message_bytes}",
         )
     if crc32c(view[CRC_START:]) != crc:
-        raise Refusal(ErrorCode.CORRUPT_MESSAGE, f"the CRC-32C of the batch is not {crc:#010x} as its header says")
+        raise Refusal(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"the CRC-32C of the batch is not {crc:#010x} as its header says",
+        )
     if attributes & ~LOG_APPEND_TIME_BIT:
         _check_attributes(attributes, is_client=is_client)
-    if count * RECORD_BYTES_MIN > (UNPACKED_BYTES_MAX if attributes & CODEC_MASK else size - HEADER_BYTES):
-        raise Refusal(ErrorCode.INVALID_RECORD, f"{count} records cannot fit in a batch of {size} bytes")
+    if count * RECORD_BYTES_MIN > (
+        UNPACKED_BYTES_MAX if attributes & CODEC_MASK else size - HEADER_BYTES
+    ):
+        raise Refusal(
+            ErrorCode.INVALID_RECORD, f"{count} records cannot fit in a batch of {size} bytes"
+        )
     if producer_id != NO_PRODUCER_ID and (producer_id < 0 or epoch < 0 or sequence < 0):
         raise Refusal(
             ErrorCode.INVALID_RECORD,
@@ -192,19 +231,33 @@ def seal(view: memoryview | bytearray) -> None:
 
 def _refuse_short(size: int) -> Refusal:
     if size == 0:
-        return Refusal(ErrorCode.INVALID_RECORD, "the partition's records are empty: expected exactly one batch")
-    return Refusal(ErrorCode.CORRUPT_MESSAGE, f"a batch has at least {HEADER_BYTES} bytes, found {size}")
+        return Refusal(
+            ErrorCode.INVALID_RECORD,
+            "the partition's records are empty: expected exactly one batch",
+        )
+    return Refusal(
+        ErrorCode.CORRUPT_MESSAGE, f"a batch has at least {HEADER_BYTES} bytes, found {size}"
+    )
 
 
 def _refuse_shape(fields: BatchFields, size: int) -> Refusal:
     """Which of the shape rules is broken, in the order that helps most."""
     length, magic, last_delta, count = fields[1], fields[3], fields[6], fields[12]
     if magic != MAGIC:
-        return Refusal(ErrorCode.INVALID_RECORD, f"magic {magic} is not supported: send record batches of magic 2")
+        return Refusal(
+            ErrorCode.INVALID_RECORD,
+            f"magic {magic} is not supported: send record batches of magic 2",
+        )
     if length < HEADER_BYTES - LENGTH_OVERHEAD or length > size - LENGTH_OVERHEAD:
-        return Refusal(ErrorCode.CORRUPT_MESSAGE, f"batch length {length} does not fit in the {size} bytes sent")
+        return Refusal(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"batch length {length} does not fit in the {size} bytes sent",
+        )
     if length < size - LENGTH_OVERHEAD:
-        return Refusal(ErrorCode.INVALID_RECORD, "a partition's records must be exactly one batch, more bytes follow it")
+        return Refusal(
+            ErrorCode.INVALID_RECORD,
+            "a partition's records must be exactly one batch, more bytes follow it",
+        )
     return Refusal(
         ErrorCode.INVALID_RECORD,
         f"record count {count} and last offset delta {last_delta} do not agree: the delta must be the count less 1, count at least 1",
@@ -225,10 +278,15 @@ def _check_attributes(attributes: int, *, is_client: bool) -> None:
     if attributes & DELETE_HORIZON_BIT:
         raise Refusal(ErrorCode.INVALID_RECORD, "clients may not set the delete horizon bit")
     if attributes & TRANSACTIONAL_BIT:
-        raise Refusal(ErrorCode.INVALID_TXN_STATE, "the batch is transactional but no transaction is open on this partition")
+        raise Refusal(
+            ErrorCode.INVALID_TXN_STATE,
+            "the batch is transactional but no transaction is open on this partition",
+        )
 
 
-def _check_timestamps(base_timestamp: int, max_timestamp: int, rules: BatchRules, now_wall_ms: int) -> None:
+def _check_timestamps(
+    base_timestamp: int, max_timestamp: int, rules: BatchRules, now_wall_ms: int
+) -> None:
     """Raises Refusal(INVALID_TIMESTAMP) unless both are -1 or inside the topic's window around now."""
     lowest = min(base_timestamp, max_timestamp)
     if lowest < NO_TIMESTAMP:

@@ -1,6 +1,7 @@
 """Building record batches: for internal topics, the client, the cleaner and tests.
 
-Not here: validation, partitioning. The result is a whole batch with its CRC, ready to be sent or staged.
+Not here: validation, partitioning. The result is a whole batch with its CRC, ready to be sent or
+staged.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ _ONE_BYTE_VARINTS: Final = tuple(bytes((number,)) for number in range(128))
 
 
 class NewRecord(NamedTuple):
-    """A record to write. `timestamp_ms` None takes the batch's; `offset_delta` None takes its place in the batch."""
+    """A record to write. `timestamp_ms` None takes the batch's; `offset_delta` None takes its place
+    in the batch.
+    """
 
     key: bytes | None
     value: bytes | None
@@ -39,18 +42,28 @@ def build_batch(
 ) -> bytearray:
     """One batch holding `records` ((key, value) pairs will do), in order.
 
-    `timestamp_ms` is for records without their own; the first record's is the base timestamp. `compression` is one of
-    CODECS; `attributes` are further bits (transactional, control). At least one record.
+    `timestamp_ms` is for records without their own; the first record's is the base timestamp.
+    `compression` is one of CODECS; `attributes` are further bits (transactional, control). At least
+    one record.
     """
-    entries = [record if isinstance(record, NewRecord) else NewRecord(*record) for record in records]
+    entries = [
+        record if isinstance(record, NewRecord) else NewRecord(*record) for record in records
+    ]
     assert entries, "a batch holds at least one record"
-    timestamps = [timestamp_ms if entry.timestamp_ms is None else entry.timestamp_ms for entry in entries]
+    timestamps = [
+        timestamp_ms if entry.timestamp_ms is None else entry.timestamp_ms for entry in entries
+    ]
     base_timestamp = timestamps[0]
     payload = bytearray()
     offset_delta = -1
     for entry, timestamp in zip(entries, timestamps, strict=True):
         offset_delta = offset_delta + 1 if entry.offset_delta is None else entry.offset_delta
-        append_record(payload, timestamp - base_timestamp, offset_delta, encode_body(entry.key, entry.value, entry.headers))
+        append_record(
+            payload,
+            timestamp - base_timestamp,
+            offset_delta,
+            encode_body(entry.key, entry.value, entry.headers),
+        )
     return frame_batch(
         payload,
         record_count=len(entries),
@@ -78,7 +91,9 @@ def frame_batch(
     leader_epoch: int,
     attributes: int,
 ) -> bytearray:
-    """A batch around encoded records: compressed with `codec`, headed, sealed. `producer` is (id, epoch, sequence)."""
+    """A batch around encoded records: compressed with `codec`, headed, sealed. `producer` is (id,
+    epoch, sequence).
+    """
     packed = compress(codec, payload) if codec else payload
     batch = bytearray(HEADER_BYTES)
     batch += packed
@@ -101,7 +116,12 @@ def frame_batch(
     return batch
 
 
-def append_record(payload: bytearray, timestamp_delta: int, offset_delta: int, body: bytes | bytearray | memoryview) -> None:
+def append_record(
+    payload: bytearray,
+    timestamp_delta: int,
+    offset_delta: int,
+    body: bytes | bytearray | memoryview,
+) -> None:
     """Append one record whose `body` (key, value, headers) is encoded already."""
     prefix = b"\x00" + encode_varint(timestamp_delta) + encode_varint(offset_delta)
     payload += encode_varint(len(prefix) + len(body))
@@ -109,7 +129,9 @@ def append_record(payload: bytearray, timestamp_delta: int, offset_delta: int, b
     payload += body
 
 
-def encode_body(key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -> bytes:
+def encode_body(
+    key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]]
+) -> bytes:
     """Key, value and headers as a record holds them."""
     parts = [b"\x01" if key is None else encode_varint(len(key)) + key]
     parts.append(b"\x01" if value is None else encode_varint(len(value)) + value)

@@ -1,8 +1,9 @@
 """The five compression codecs of record batches, with bounded decompression.
 
-Not here: batch layout. Whatever the bytes, `decompress` returns at most `size_max` bytes or raises Refusal, and never
-allocates much more than that (a bomb is refused while it unpacks). Snappy is read in the framing that Java writes
-(xerial: magic, two int32, then int32-sized raw blocks) and as one raw block; it is written in Java's framing.
+Not here: batch layout. Whatever the bytes, `decompress` returns at most `size_max` bytes or raises
+Refusal, and never allocates much more than that (a bomb is refused while it unpacks). Snappy is
+read in the framing that Java writes (xerial: magic, two int32, then int32-sized raw blocks) and as
+one raw block; it is written in Java's framing.
 """
 
 from __future__ import annotations
@@ -40,15 +41,19 @@ def compress(codec: int, payload: Buffer) -> bytes:
 def decompress(codec: int, compressed: Buffer, size_max: int) -> bytes:
     """The unpacked bytes, at most `size_max` of them.
 
-    Raises Refusal: MESSAGE_TOO_LARGE when more would come out, CORRUPT_MESSAGE when the bytes are damaged,
-    UNSUPPORTED_COMPRESSION_TYPE when `codec` is unknown.
+    Raises Refusal: MESSAGE_TOO_LARGE when more would come out, CORRUPT_MESSAGE when the bytes are
+    damaged, UNSUPPORTED_COMPRESSION_TYPE when `codec` is unknown.
     """
     if not 0 <= codec < len(CODECS):
-        raise Refusal(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression codec {codec} is unknown")
+        raise Refusal(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression codec {codec} is unknown"
+        )
     try:
         unpacked = _DECOMPRESSORS[codec](compressed, size_max)
     except _DAMAGE as damage:
-        raise Refusal(ErrorCode.CORRUPT_MESSAGE, f"the batch is not valid {CODECS[codec]}: {damage}") from damage
+        raise Refusal(
+            ErrorCode.CORRUPT_MESSAGE, f"the batch is not valid {CODECS[codec]}: {damage}"
+        ) from damage
     if len(unpacked) > size_max:
         raise _too_large(size_max)
     return unpacked
@@ -67,7 +72,9 @@ def _compress_snappy(payload: Buffer) -> bytes:
     packed = bytearray(_XERIAL_HEADER)
     with memoryview(payload) as view:
         for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
-            block = bytes(cramjam.snappy.compress_raw(bytes(view[start : start + _XERIAL_BLOCK_BYTES])))
+            block = bytes(
+                cramjam.snappy.compress_raw(bytes(view[start : start + _XERIAL_BLOCK_BYTES]))
+            )
             packed += _BLOCK_SIZE.pack(len(block))
             packed += block
     return bytes(packed)
@@ -111,7 +118,9 @@ def _decompress_snappy(compressed: Buffer, size_max: int) -> bytes:
         position += _BLOCK_SIZE.size
         if size <= 0 or size > len(packed) - position:
             raise ValueError(f"a block of {size} bytes does not fit")
-        unpacked += _decompress_snappy_block(packed[position : position + size], size_max - len(unpacked))
+        unpacked += _decompress_snappy_block(
+            packed[position : position + size], size_max - len(unpacked)
+        )
         position += size
     return bytes(unpacked)
 

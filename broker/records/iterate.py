@@ -1,9 +1,10 @@
 """The records inside a batch, and the batches inside a buffer, one by one.
 
-Not here: validation of headers, building. Bytes are never trusted: every length is checked against what is left
-before anything is allocated, decompression is bounded, and whatever is wrong raises Refusal(CORRUPT_MESSAGE).
-A record (all varints zigzag): length, attributes i8, timestamp delta, offset delta, key length (-1 null), key,
-value length (-1 null), value, header count, then per header: key length, key (UTF-8), value length, value.
+Not here: validation of headers, building. Bytes are never trusted: every length is checked against
+what is left before anything is allocated, decompression is bounded, and whatever is wrong raises
+Refusal(CORRUPT_MESSAGE). A record (all varints zigzag): length, attributes i8, timestamp delta,
+offset delta, key length (-1 null), key, value length (-1 null), value, header count, then per
+header: key length, key (UTF-8), value length, value.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ RecordHeaders = tuple[tuple[str, bytes | None], ...]
 
 
 class Record(NamedTuple):
-    """One record as stored. `timestamp` in ms (the batch's for LogAppendTime); null key and value are None."""
+    """One record as stored. `timestamp` in ms (the batch's for LogAppendTime); null key and value
+    are None.
+    """
 
     offset: int
     timestamp: int
@@ -41,7 +44,9 @@ class Record(NamedTuple):
 
 
 class RawRecord(NamedTuple):
-    """A record not fully opened. `body_position` is where the key length begins in the payload, `end` is exclusive."""
+    """A record not fully opened. `body_position` is where the key length begins in the payload,
+    `end` is exclusive.
+    """
 
     timestamp_delta: int
     offset_delta: int
@@ -61,7 +66,9 @@ def iterate_batches(buffer: Buffer) -> Iterator[memoryview]:
     while len(view) - position >= HEADER_BYTES:
         header = read_header(view, position)
         if header.magic != MAGIC or header.batch_length < HEADER_BYTES - LENGTH_OVERHEAD:
-            raise _corrupt(f"no batch begins at byte {position}: magic {header.magic}, length {header.batch_length}")
+            raise _corrupt(
+                f"no batch begins at byte {position}: magic {header.magic}, length {header.batch_length}"
+            )
         end = position + header.batch_length + LENGTH_OVERHEAD
         if end > len(view):
             return
@@ -69,10 +76,13 @@ def iterate_batches(buffer: Buffer) -> Iterator[memoryview]:
         position = end
 
 
-def iterate_records(batch: Buffer, *, size_max: int = UNPACKED_BYTES_DEFAULT_MAX) -> Iterator[Record]:
+def iterate_records(
+    batch: Buffer, *, size_max: int = UNPACKED_BYTES_DEFAULT_MAX
+) -> Iterator[Record]:
     """Each record of one whole batch, in order. At most `size_max` bytes are unpacked.
 
-    Raises Refusal: CORRUPT_MESSAGE for damage, MESSAGE_TOO_LARGE for a bomb. The CRC is not checked.
+    Raises Refusal: CORRUPT_MESSAGE for damage, MESSAGE_TOO_LARGE for a bomb. The CRC is not
+    checked.
     """
     header, payload = open_batch(batch, size_max)
     fixed_timestamp = header.max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else None
@@ -81,16 +91,28 @@ def iterate_records(batch: Buffer, *, size_max: int = UNPACKED_BYTES_DEFAULT_MAX
         _, position = read_nullable(payload, position, raw.end)
         value, position = read_nullable(payload, position, raw.end)
         headers = _read_headers(payload, position, raw.end)
-        timestamp = header.base_timestamp + raw.timestamp_delta if fixed_timestamp is None else fixed_timestamp
+        timestamp = (
+            header.base_timestamp + raw.timestamp_delta
+            if fixed_timestamp is None
+            else fixed_timestamp
+        )
         yield Record(header.base_offset + raw.offset_delta, timestamp, raw.key, value, headers)
 
 
 def open_batch(batch: Buffer, size_max: int) -> tuple[BatchHeader, bytes]:
     """(header, unpacked records) of exactly one batch. Raises Refusal as `iterate_records` does."""
     header = read_header(batch)
-    if header.magic != MAGIC or header.batch_length != len(batch) - LENGTH_OVERHEAD or header.record_count < 0:
-        raise _corrupt(f"not one whole batch: magic {header.magic}, length {header.batch_length}, {len(batch)} bytes")
-    return header, decompress(header.attributes & CODEC_MASK, memoryview(batch)[HEADER_BYTES:], size_max)
+    if (
+        header.magic != MAGIC
+        or header.batch_length != len(batch) - LENGTH_OVERHEAD
+        or header.record_count < 0
+    ):
+        raise _corrupt(
+            f"not one whole batch: magic {header.magic}, length {header.batch_length}, {len(batch)} bytes"
+        )
+    return header, decompress(
+        header.attributes & CODEC_MASK, memoryview(batch)[HEADER_BYTES:], size_max
+    )
 
 
 def iterate_raw(payload: bytes, record_count: int) -> Iterator[RawRecord]:
@@ -115,7 +137,9 @@ def iterate_raw(payload: bytes, record_count: int) -> Iterator[RawRecord]:
 
 
 def read_varint(payload: bytes, position: int, end: int) -> tuple[int, int]:
-    """(zigzag-decoded integer, position after it). Raises Refusal when it is longer than 64 bits or cut off."""
+    """(zigzag-decoded integer, position after it). Raises Refusal when it is longer than 64 bits or
+    cut off.
+    """
     if position < end:
         byte = payload[position]
         if byte < 0x80:
@@ -132,7 +156,9 @@ def read_varint(payload: bytes, position: int, end: int) -> tuple[int, int]:
 
 
 def read_nullable(payload: bytes, position: int, end: int) -> tuple[bytes | None, int]:
-    """(bytes or None for length -1, position after them). Raises Refusal when they do not fit before `end`."""
+    """(bytes or None for length -1, position after them). Raises Refusal when they do not fit
+    before `end`.
+    """
     size, position = read_varint(payload, position, end)
     if size < 0:
         if size != -1:

@@ -1,0 +1,129 @@
+"""Making a log durable, and writing down how far: sync, snapshot, leader-epoch file.
+
+Not here: when to do it. Order matters: the log is synced first, then index, epochs and snapshot are
+written, so that a snapshot never says more than the disk holds. After a fault nothing is written
+any more (KAFKA-13773).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from broker.log import names
+from broker.log.epochs import encode_epochs
+from broker.log.recovery import Recovered
+from broker.log.segment import Segment
+from broker.log.snapshot import Snapshot, encode_snapshot
+from broker.ports import DiskFault
+
+if TYPE_CHECKING:
+    from broker.log.partition_log import PartitionLog
+
+SNAPSHOTS_KEPT: Final = 2
+
+
+class Checkpoints:
+    """What is durable of one log. `offset` and `log_start_offset` are what a restart finds without
+    scanning.
+    """
+
+    __slots__ = (
+        "_epochs_written",
+        "_is_under_way",
+        "_key",
+        "_snapshot_offsets",
+        "is_directory_dirty",
+        "synced_end_offset",
+        "unsynced_closed",
+    )
+
+    def __init__(self, found: Recovered) -> None:
+        snapshot = found.snapshot
+        self._key = (-1, -1, -1) if snapshot is None else _key_of(snapshot)
+        self._epochs_written: list[tuple[int, int]] | None = None
+        self._is_under_way = False
+        self._snapshot_offsets = found.snapshot_offsets
+        self.synced_end_offset = 0 if snapshot is None else snapshot.offset
+        self.is_directory_dirty = False
+        self.unsynced_closed: list[Segment] = []
+
+    @property
+    def offset(self) -> int:
+        """A restart scans from here."""
+        return self._key[0]
+
+    @property
+    def log_start_offset(self) -> int:
+        """The log start that a restart finds."""
+        return self._key[1]
+
+    async def sync(self, log: PartitionLog) -> int:
+        """As `PartitionLog.sync`."""
+        end = log.written_end_offset
+        closed, self.unsynced_closed = self.unsynced_closed, []
+        try:
+            for segment in [*closed, log.active]:
+                if segment in log.segments:
+                    await segment.sync()
+            if self.is_directory_dirty:
+                self.is_directory_dirty = False
+                await log.disk.sync_directory(log.directory)
+        except DiskFault as fault:
+            log.go_offline(fault)
+            raise
+        except FileNotFoundError as error:
+            missing = DiskFault(log.directory, "a segment's file is missing")
+            log.go_offline(missing)
+            raise missing from error
+        self.synced_end_offset = max(self.synced_end_offset, end)
+        return end
+
+    async def take(self, log: PartitionLog) -> None:
+        """As `PartitionLog.checkpoint`. Everything written down is captured before the first wait."""
+        log.check_online()
+        log.flush()
+        active = log.active
+        times = log.active_times()
+        snapshot = Snapshot(
+            log.written_end_offset,
+            active.base_offset,
+            active.size,
+            log.log_start_offset,
+            times,
+            log.cleaned_end_offset,
+            log.producers.entries,
+        )
+        if self._is_under_way or _key_of(snapshot) == self._key:
+            return
+        content = encode_snapshot(snapshot)
+        index_files = active.encode_index_files()
+        epochs = list(log.epochs.entries)
+        self._is_under_way = True
+        try:
+            await self.sync(log)
+            await active.write_index(*index_files)
+            if epochs != self._epochs_written:
+                await log.disk.replace_file(
+                    f"{log.directory}/{names.EPOCHS_FILE}", encode_epochs(epochs)
+                )
+                self._epochs_written = epochs
+            await log.disk.replace_file(_path(log, snapshot.offset), content)
+            self._key = _key_of(snapshot)
+            await self._drop_older(log, snapshot.offset)
+        finally:
+            self._is_under_way = False
+
+    async def _drop_older(self, log: PartitionLog, offset: int) -> None:
+        known = self._snapshot_offsets
+        if offset not in known:
+            known.append(offset)
+        while len(known) > SNAPSHOTS_KEPT:
+            await log.disk.unlink(_path(log, known.pop(0)))
+
+
+def _path(log: PartitionLog, offset: int) -> str:
+    return f"{log.directory}/{names.numbered(offset, names.SNAPSHOT)}"
+
+
+def _key_of(snapshot: Snapshot) -> tuple[int, int, int]:
+    return snapshot.offset, snapshot.log_start_offset, snapshot.cleaned_end_offset

@@ -1,0 +1,158 @@
+"""The data directory: whose it is (`meta.properties`), where partitions lie, and the trash.
+
+Not here: the process lock (the real disk takes it before anything is read), partitions' files
+(`names`). `topics/<topic>/partition-03/`, `trash/<topic id>/`, `meta.properties`. Deleting a topic
+is a rename into the trash, so that a recreated topic never meets old data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from broker.log.recovery import free_name
+from broker.model import format_uuid
+from broker.ports import Disk, DiskFault
+
+META: Final = "meta.properties"
+TOPICS: Final = "topics"
+TRASH: Final = "trash"
+FORMAT_VERSION: Final = 1
+OUR_FILES: Final = ("lock", "metastore", "hermes")
+"""How the names of the other files begin that may be there before `meta.properties` is."""
+
+_PARTITION: Final = "partition-"
+
+
+class Meta(NamedTuple):
+    """Whose directory it is. `cluster_id` is the 22-character form."""
+
+    cluster_id: str
+    node_id: int
+
+
+class PartitionDirectory(NamedTuple):
+    """A partition found on disk."""
+
+    topic: str
+    partition: int
+    path: str
+
+
+class DataDirectoryRefused(Exception):
+    """The data directory cannot be used; the message is one sentence that says why and what to do."""
+
+
+async def claim(
+    disk: Disk, *, node_id: int, new_cluster_id: str, expected_cluster_id: str | None = None
+) -> Meta:
+    """The directory's identity; an empty directory becomes ours, with `expected_cluster_id` or else
+    `new_cluster_id`.
+
+    Raises DataDirectoryRefused when it is foreign, damaged, of a newer format, another node's or
+    another cluster's; DiskFault when the disk fails.
+    """
+    meta = read_meta(disk)
+    if meta is None:
+        meta = Meta(expected_cluster_id or new_cluster_id, node_id)
+        await disk.replace_file(META, encode_meta(meta))
+    if meta.node_id != node_id:
+        raise DataDirectoryRefused(
+            f"the data directory belongs to node {meta.node_id}, this is node {node_id}: "
+            "start with that node.id or choose another data directory"
+        )
+    if expected_cluster_id is not None and meta.cluster_id != expected_cluster_id:
+        raise DataDirectoryRefused(
+            f"the data directory belongs to cluster {meta.cluster_id}, not {expected_cluster_id}: "
+            "choose another data directory"
+        )
+    return meta
+
+
+def read_meta(disk: Disk) -> Meta | None:
+    """What `meta.properties` says; None when the directory is new. Raises DataDirectoryRefused,
+    DiskFault.
+    """
+    try:
+        content = disk.read_file(META)
+    except FileNotFoundError:
+        foreign = [name for name in disk.list_directory("") if not name.startswith(OUR_FILES)]
+        if not foreign:
+            return None
+        raise DataDirectoryRefused(
+            f"the data directory has no {META} but holds {foreign[0]!r}: it is not HermesMQ's, "
+            "choose an empty directory (or restore the file from a backup)"
+        ) from None
+    except DiskFault as fault:
+        raise DataDirectoryRefused(
+            f"{META} in the data directory cannot be read: {fault.reason}"
+        ) from fault
+    return _decode_meta(_properties(content))
+
+
+def _decode_meta(found: Mapping[str, str]) -> Meta:
+    version = found.get("version", "")
+    if version.isascii() and version.isdigit() and int(version) > FORMAT_VERSION:
+        raise DataDirectoryRefused(
+            f"the data directory has format {version}, this version reads up to {FORMAT_VERSION}: "
+            "run the newer HermesMQ that wrote it"
+        )
+    try:
+        if int(version) != FORMAT_VERSION or not found["cluster.id"]:
+            raise ValueError(version)
+        return Meta(found["cluster.id"], int(found["node.id"]))
+    except (ValueError, KeyError) as error:
+        raise DataDirectoryRefused(
+            f"{META} in the data directory is damaged: restore it from a backup, or choose another data directory"
+        ) from error
+
+
+def encode_meta(meta: Meta) -> bytes:
+    """The content of `meta.properties`."""
+    return (
+        f"version={FORMAT_VERSION}\ncluster.id={meta.cluster_id}\nnode.id={meta.node_id}\n".encode()
+    )
+
+
+def partition_directory(topic: str, partition: int) -> str:
+    """Where a partition lies. `topic` is a legal topic name."""
+    return f"{TOPICS}/{topic}/{_PARTITION}{partition:02d}"
+
+
+def list_partitions(disk: Disk) -> list[PartitionDirectory]:
+    """Every partition's directory, by topic name and partition."""
+    found = []
+    for topic in disk.list_directory(TOPICS):
+        for name in disk.list_directory(f"{TOPICS}/{topic}"):
+            number = name.removeprefix(_PARTITION)
+            if name.startswith(_PARTITION) and number.isascii() and number.isdigit():
+                found.append(PartitionDirectory(topic, int(number), f"{TOPICS}/{topic}/{name}"))
+    return sorted(found)
+
+
+async def move_to_trash(disk: Disk, topic: str, topic_id: bytes) -> str | None:
+    """Take a topic's directory away, durably, before its name is used again; the path in the trash,
+    None if absent.
+
+    The caller removes it later with `Disk.remove_tree`, or `empty_trash` does at the next start.
+    """
+    source = f"{TOPICS}/{topic}"
+    if not disk.exists(source):
+        return None
+    await disk.make_directory(TRASH)
+    target = free_name(disk, f"{TRASH}/{format_uuid(topic_id)}")
+    disk.rename(source, target)
+    await disk.sync_directory(TRASH)
+    await disk.sync_directory(TOPICS)
+    return target
+
+
+async def empty_trash(disk: Disk) -> None:
+    """Remove what deletions left behind."""
+    for name in disk.list_directory(TRASH):
+        await disk.remove_tree(f"{TRASH}/{name}")
+
+
+def _properties(content: bytes) -> dict[str, str]:
+    pairs = (line.partition("=") for line in content.decode("utf-8", "replace").splitlines())
+    return {key.strip(): value.strip() for key, _, value in pairs if not key.startswith("#")}

@@ -1,0 +1,177 @@
+"""Finding records by time: exact per record, also inside compressed batches and when batches are
+out of order.
+
+Not here: the special timestamps of ListOffsets, which the handler maps. Segment and index say where
+a batch may lie (running maximum of timestamps), batch headers say which one, the batch itself which
+record. A batch whose records cannot be unpacked within bounds answers with its first offset: too
+early is safe, too late would lose records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from broker.errors import ErrorCode, Refusal
+from broker.log.reading import damaged
+from broker.log.scan import SLICE_BYTES
+from broker.log.segment import Segment
+from broker.model import INT64_MAX
+from broker.ports import DiskFault, Worker
+from broker.records.batch import (
+    CODEC_MASK,
+    HEADER_BYTES,
+    LOG_APPEND_TIME_BIT,
+    MAGIC,
+    BatchHeader,
+    read_header,
+)
+from broker.records.iterate import UNPACKED_BYTES_DEFAULT_MAX, iterate_raw, open_batch
+
+if TYPE_CHECKING:
+    from broker.log.partition_log import PartitionLog
+
+OPEN_HERE_BYTES_MAX: Final = 32 * 1024
+"""An uncompressed batch up to this size is opened on the loop, others by the worker."""
+
+
+class TimestampedOffset(NamedTuple):
+    """A record found by time: `timestamp` in ms, `leader_epoch` of its batch."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+async def first_at_or_after(
+    log: PartitionLog, timestamp_ms: int, end_offset: int, worker: Worker | None
+) -> TimestampedOffset | None:
+    """The first record below `end_offset` whose timestamp is `timestamp_ms` or later."""
+    log.check_online()
+    end = min(end_offset, log.written_end_offset)
+    for segment in list(log.segments):
+        if segment.base_offset >= end:
+            break
+        try:
+            times = await log.load_index(segment)
+            if times.max_timestamp < timestamp_ms or segment.index is None:
+                continue
+            start = segment.index.floor_timestamp(timestamp_ms)[1]
+            found = await _first_in_segment(log, segment, start, timestamp_ms, end, worker)
+        except (DiskFault, FileNotFoundError) as fault:
+            if segment in log.segments:
+                raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(fault)) from fault
+            continue
+        if found is not None:
+            return found
+    return None
+
+
+async def greatest(
+    log: PartitionLog, end_offset: int, worker: Worker | None
+) -> TimestampedOffset | None:
+    """The first record with the greatest timestamp below `end_offset`."""
+    log.check_online()
+    end = min(end_offset, log.written_end_offset)
+    best: TimestampedOffset | None = None
+    for segment in list(log.segments):
+        if segment.base_offset >= end:
+            break
+        try:
+            times = await log.load_index(segment)
+            if best is not None and times.max_timestamp <= best.timestamp:
+                continue
+            async for header, position in _batches(segment, 0, end):
+                if best is None or header.max_timestamp > best.timestamp:
+                    found = await _ask(
+                        segment, header, position, None, (log.log_start_offset, end), worker
+                    )
+                    if found is not None and (best is None or found.timestamp > best.timestamp):
+                        best = found
+        except (DiskFault, FileNotFoundError) as fault:
+            if segment in log.segments:
+                raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(fault)) from fault
+    return best
+
+
+async def _first_in_segment(
+    log: PartitionLog,
+    segment: Segment,
+    start: int,
+    timestamp_ms: int,
+    end: int,
+    worker: Worker | None,
+) -> TimestampedOffset | None:
+    async for header, position in _batches(segment, start, end):
+        if header.max_timestamp >= timestamp_ms and header.last_offset >= log.log_start_offset:
+            found = await _ask(
+                segment, header, position, timestamp_ms, (log.log_start_offset, end), worker
+            )
+            if found is not None:
+                return found
+    return None
+
+
+async def _batches(
+    segment: Segment, position: int, end: int
+) -> AsyncIterator[tuple[BatchHeader, int]]:
+    """(header, position) of each batch from `position` on that begins below offset `end`."""
+    size = segment.size
+    while position < size:
+        content = await segment.read_cold(position, min(SLICE_BYTES, size - position))
+        place = 0
+        while len(content) - place >= HEADER_BYTES:
+            header = read_header(content, place)
+            if header.magic != MAGIC or header.size < HEADER_BYTES:
+                raise damaged(segment, position + place, "no batch begins here")
+            if header.base_offset >= end:
+                return
+            yield header, position + place
+            place += header.size
+        if place == 0:
+            return  # cut off by a flush that failed meanwhile
+        position += place
+
+
+async def _ask(
+    segment: Segment,
+    header: BatchHeader,
+    position: int,
+    timestamp_ms: int | None,
+    bounds: tuple[int, int],
+    worker: Worker | None,
+) -> TimestampedOffset | None:
+    batch = await segment.read_cold(position, header.size)
+    if worker is None or (
+        header.size <= OPEN_HERE_BYTES_MAX and not header.attributes & CODEC_MASK
+    ):
+        found = find_in_batch(batch, timestamp_ms, *bounds)
+    else:
+        found = await worker.call(find_in_batch, batch, timestamp_ms, *bounds)
+    return None if found is None else TimestampedOffset(*found, header.partition_leader_epoch)
+
+
+def find_in_batch(
+    batch: bytes, timestamp_ms: int | None, start_offset: int, end_offset: int
+) -> tuple[int, int] | None:
+    """(offset, timestamp) of the first record in [start, end) at or after `timestamp_ms`; for None,
+    of the first with the greatest timestamp. None when there is none. Never raises: what cannot be
+    opened answers with its first offset.
+    """
+    best: tuple[int, int] | None = None
+    least = -INT64_MAX - 1 if timestamp_ms is None else timestamp_ms - 1
+    try:
+        header, payload = open_batch(batch, UNPACKED_BYTES_DEFAULT_MAX)
+        fixed = header.max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else None
+        for raw in iterate_raw(payload, header.record_count):
+            offset = header.base_offset + raw.offset_delta
+            timestamp = header.base_timestamp + raw.timestamp_delta if fixed is None else fixed
+            if timestamp > least and start_offset <= offset < end_offset:
+                best = (offset, timestamp)
+                if timestamp_ms is not None:
+                    return best
+                least = timestamp
+    except Refusal:
+        header = read_header(batch)
+        return max(header.base_offset, start_offset), header.max_timestamp
+    return best

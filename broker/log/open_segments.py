@@ -1,0 +1,65 @@
+"""Which closed segments of a log are open: their descriptors and indexes, a few at a time.
+
+Not here: the active segment, which stays open. A segment's times are small and stay once known.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from broker.log.index import Times
+from broker.log.recovery import rebuild_index
+from broker.log.segment import Segment
+
+if TYPE_CHECKING:
+    from broker.log.partition_log import PartitionLog
+
+OPEN_SEGMENTS_MAX: Final = 2
+
+
+class OpenSegments:
+    """The last used ones, newest last."""
+
+    __slots__ = ("_recent",)
+
+    def __init__(self) -> None:
+        self._recent: list[Segment] = []
+
+    def touch(self, segment: Segment) -> None:
+        """`segment`, a closed one, is used now; the least recent one beyond the limit is closed."""
+        recent = self._recent
+        if segment in recent:
+            recent.remove(segment)
+        recent.append(segment)
+        if len(recent) > OPEN_SEGMENTS_MAX:
+            oldest = recent.pop(0)
+            oldest.close_file()
+            oldest.index = None
+
+    def forget(self, segment: Segment) -> None:
+        """`segment` left the log or became the active one."""
+        if segment in self._recent:
+            self._recent.remove(segment)
+
+    async def load(self, log: PartitionLog, segment: Segment) -> Times:
+        """Load a closed segment's index, rebuilding it when its files do not fit; its times. Raises
+        DiskFault.
+        """
+        self.touch(segment)
+        if segment.index is None and not segment.load_index():
+            # The append times are lost: the next segment's are a bound from above, so nothing expires early.
+            place = (
+                log.segments.index(segment) if segment in log.segments else len(log.segments) - 2
+            )
+            following = log.segments[place + 1]
+            known = log.active_times() if following is log.active else following.times
+            bound = (
+                log.active_times().last_append_time if known is None else known.first_append_time
+            )
+            reason = await rebuild_index(
+                segment, log.index_interval_bytes, max(bound, log.opened_wall_ms)
+            )
+            if reason is not None:
+                log.note_damage(reason)
+        assert segment.times is not None, "an index is loaded with its times"
+        return segment.times

@@ -1,0 +1,131 @@
+"""What a partition remembers of each idempotent producer: its epoch and its last five batches
+(KIP-98).
+
+Not here: transactions. An entry is an immutable tuple, so undoing is putting the old one back.
+Silence longer than `producer.id.expiration.ms` makes a producer unknown; an unknown producer may
+begin at any sequence. The state outlives the data: deleting every record changes nothing here
+(KAFKA-7190).
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from broker.errors import ErrorCode, Refusal
+from broker.model import INT32_MAX
+
+BATCHES_KEPT: Final = 5
+"""In-flight requests an idempotent client may have, so the retries that can arrive."""
+PRODUCERS_MAX: Final = 100_000
+"""Producers remembered per partition; beyond it the longest silent go at the next `expire`."""
+
+
+class ProducerBatch(NamedTuple):
+    """One appended batch. Sequences and offsets inclusive; `append_time` is what the answer said,
+    or -1.
+    """
+
+    first_sequence: int
+    last_sequence: int
+    base_offset: int
+    last_offset: int
+    append_time: int
+
+
+ProducerEntry = tuple[int, int, tuple[ProducerBatch, ...]]
+"""(producer epoch, wall ms of its last batch, its last batches, oldest first)."""
+
+
+class ProducerStates:
+    """By producer id. `mark` begins an undoable stretch, `undo` returns to it."""
+
+    __slots__ = ("_undo", "entries", "expiration_ms")
+
+    def __init__(self, expiration_ms: int) -> None:
+        self.entries: dict[int, ProducerEntry] = {}
+        self.expiration_ms = expiration_ms
+        self._undo: list[tuple[int, ProducerEntry | None]] = []
+
+    def find_duplicate(
+        self,
+        producer_id: int,
+        epoch: int,
+        first_sequence: int,
+        last_sequence: int,
+        now_wall_ms: int,
+    ) -> ProducerBatch | None:
+        """The batch already stored under these sequences; None when the batch is the next one.
+
+        Raises Refusal: INVALID_PRODUCER_EPOCH for an older epoch, OUT_OF_ORDER_SEQUENCE_NUMBER for
+        a gap.
+        """
+        entry = self.entries.get(producer_id)
+        if entry is None:
+            return None
+        known_epoch, last_ms, batches = entry
+        if epoch == known_epoch:
+            last = batches[-1][1]
+            if first_sequence == (0 if last == INT32_MAX else last + 1):
+                return None
+            for batch in batches:
+                if batch[0] == first_sequence and batch[1] == last_sequence:
+                    return batch
+        if now_wall_ms - last_ms > self.expiration_ms:
+            return None
+        if epoch < known_epoch:
+            raise Refusal(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {producer_id} has epoch {known_epoch} by now, not {epoch}",
+            )
+        if epoch > known_epoch and first_sequence == 0:
+            return None
+        expected = 0 if epoch > known_epoch else (batches[-1][1] + 1) & INT32_MAX
+        raise Refusal(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"producer {producer_id} epoch {epoch} sent sequence {first_sequence}, expected {expected}",
+        )
+
+    def stage(self, producer_id: int, epoch: int, now_wall_ms: int, batch: ProducerBatch) -> None:
+        """Remember a staged batch; `undo` takes it back."""
+        self._undo.append((producer_id, self.entries.get(producer_id)))
+        self.replay(producer_id, epoch, now_wall_ms, batch)
+
+    def replay(self, producer_id: int, epoch: int, now_wall_ms: int, batch: ProducerBatch) -> None:
+        """Remember a batch that is in the log."""
+        entry = self.entries.get(producer_id)
+        if entry is None or entry[0] != epoch:
+            self.entries[producer_id] = (epoch, now_wall_ms, (batch,))
+        else:
+            self.entries[producer_id] = (epoch, now_wall_ms, (*entry[2][1 - BATCHES_KEPT :], batch))
+
+    def mark(self) -> None:
+        """What was staged is written: nothing before now can be undone."""
+        self._undo.clear()
+
+    def undo(self) -> None:
+        """Forget everything staged since `mark`."""
+        for producer_id, entry in reversed(self._undo):
+            if entry is None:
+                del self.entries[producer_id]
+            else:
+                self.entries[producer_id] = entry
+        self._undo.clear()
+
+    def expire(self, now_wall_ms: int) -> None:
+        """Drop the silent, and the longest silent beyond PRODUCERS_MAX; not while something can be
+        undone.
+        """
+        if self._undo:
+            return
+        oldest = now_wall_ms - self.expiration_ms
+        for producer_id in [key for key, entry in self.entries.items() if entry[1] < oldest]:
+            del self.entries[producer_id]
+        if len(self.entries) > PRODUCERS_MAX:
+            by_silence = sorted(self.entries, key=lambda key: self.entries[key][1])
+            for producer_id in by_silence[: len(self.entries) - PRODUCERS_MAX]:
+                del self.entries[producer_id]
+
+
+def last_sequence_of(base_sequence: int, last_offset_delta: int) -> int:
+    """The sequence of a batch's last record: sequences wrap from 2^31 - 1 to 0."""
+    return (base_sequence + last_offset_delta) & INT32_MAX

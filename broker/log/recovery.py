@@ -1,0 +1,356 @@
+"""Opening a partition's directory after a stop of any kind.
+
+Not here: appending, reading. After a clean stop nothing is scanned: the newest whole snapshot names
+the end. Otherwise the log is scanned from that snapshot (which was taken after a sync) to the first
+byte that is not a batch; a torn tail is cut off. What was valid but lies behind damage is kept
+aside as `*.damaged` and named in `damage`, never deleted. Without any snapshot everything is
+scanned, and segments behind a damaged one are kept: they had been rolled over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from broker.log import names
+from broker.log.epochs import LeaderEpochs, decode_epochs
+from broker.log.index import SegmentIndex, Times
+from broker.log.producers import ProducerBatch, ProducerStates, last_sequence_of
+from broker.log.scan import has_batch_behind, scan
+from broker.log.segment import Segment, read_indexes
+from broker.log.snapshot import Snapshot, decode_snapshot
+from broker.ports import Disk, DiskFault
+from broker.records.batch import BatchHeader
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What was found. `segments` ascend; the last one's index is loaded. `needs_segment`: appends
+    begin a new one.
+    """
+
+    segments: list[Segment]
+    next_offset: int
+    log_start_offset: int
+    snapshot: Snapshot | None
+    producers: ProducerStates
+    epochs: LeaderEpochs
+    damage: list[str] = field(default_factory=list)
+    scanned_bytes: int = 0
+    needs_segment: bool = False
+    snapshot_offsets: list[int] = field(default_factory=list)
+
+
+async def recover(
+    disk: Disk,
+    directory: str,
+    *,
+    index_interval_bytes: int,
+    producer_expiration_ms: int,
+    now_wall_ms: int,
+) -> Recovered:
+    """The state of the log in `directory`. Raises DiskFault when the disk fails; damage is repaired
+    and named.
+    """
+    listing = names.sort_out(disk.list_directory(directory))
+    await _finish_what_was_under_way(disk, directory, listing)
+    snapshot = _newest_snapshot(disk, directory, listing.snapshots)
+    segments = [
+        Segment(
+            disk, directory, base, disk.file_size(f"{directory}/{names.numbered(base, names.LOG)}")
+        )
+        for base in listing.segments
+    ]
+    producers = ProducerStates(producer_expiration_ms)
+    if snapshot is not None:
+        producers.entries = dict(snapshot.producers)
+    recovered = Recovered(segments, 0, 0, snapshot, producers, _read_epochs(disk, directory))
+    recovered.snapshot_offsets = listing.snapshots
+    await _Recovery(recovered, directory, index_interval_bytes, now_wall_ms).run()
+    producers.expire(now_wall_ms)
+    return recovered
+
+
+class _Recovery:
+    """One run over a partition's segments."""
+
+    def __init__(self, found: Recovered, directory: str, interval: int, now_wall_ms: int) -> None:
+        self.found = found
+        self.directory = directory
+        self.interval = interval
+        self.now_wall_ms = now_wall_ms
+
+    async def run(self) -> None:
+        found = self.found
+        snapshot = found.snapshot
+        place = position = 0
+        next_offset = found.segments[0].base_offset if found.segments else 0
+        trusted = snapshot is not None and self._start_of(snapshot)
+        if snapshot is not None and trusted:
+            place = next(
+                n
+                for n, segment in enumerate(found.segments)
+                if segment.base_offset == snapshot.segment_base
+            )
+            position, next_offset = snapshot.position, snapshot.offset
+        elif snapshot is not None:
+            found.damage.append(
+                f"{self.directory}: segment {snapshot.segment_base} is missing or shorter than the {snapshot.position} "
+                "bytes that were synced: all segments were checked, what they still hold is served"
+            )
+        is_prefix = trusted
+        while place < len(found.segments):
+            segment = found.segments[place]
+            if not position and segment.base_offset < next_offset:
+                await self._set_aside(
+                    place, f"segment {segment.base_offset} begins below offset {next_offset}"
+                )
+                break
+            next_offset = max(next_offset, segment.base_offset)
+            next_offset, is_whole = await self._recover_segment(
+                segment, position, next_offset, place
+            )
+            position = 0
+            place += 1
+            if not is_whole and is_prefix and place < len(found.segments):
+                await self._set_aside(place, f"it follows damage in segment {segment.base_offset}")
+                break
+        if (
+            found.segments
+            and found.segments[-1].index is None
+            and not found.segments[-1].load_index()
+        ):
+            await rebuild_index(found.segments[-1], self.interval, self.now_wall_ms)
+        self._settle(next_offset)
+
+    def _start_of(self, snapshot: Snapshot) -> bool:
+        """True when the snapshot's segment is there with all the bytes that were synced."""
+        return any(
+            segment.base_offset == snapshot.segment_base and segment.size >= snapshot.position
+            for segment in self.found.segments
+        )
+
+    async def _recover_segment(
+        self, segment: Segment, position: int, next_offset: int, place: int
+    ) -> tuple[int, bool]:
+        """(next offset, whether the segment is whole), after scanning from `position` and cutting
+        off what is bad.
+        """
+        found = self.found
+        if position:
+            await self._load_below(segment, position)
+        else:
+            segment.index = SegmentIndex(segment.base_offset)
+            segment.times = Times()
+        visitor = IndexVisitor(
+            segment, self.interval, self.now_wall_ms, found.producers, found.epochs
+        )
+        end = await scan(segment, position, next_offset, visitor.visit)
+        found.scanned_bytes += end.position - position
+        is_last = place == len(found.segments) - 1
+        if end.reason is not None:
+            await self._cut(segment, end.position, end.next_offset, end.reason)
+        if not is_last:
+            if end.position > position or end.reason is not None:
+                await segment.write_index(*segment.encode_index_files())
+            segment.index = None
+            segment.close_file()
+        return end.next_offset, end.reason is None
+
+    async def _load_below(self, segment: Segment, position: int) -> None:
+        """The index and times of the trusted part of the snapshot's segment, from its files or by
+        walking it.
+        """
+        snapshot = self.found.snapshot
+        assert snapshot is not None, "only a snapshot names a position"
+        loaded = read_indexes(segment)
+        if loaded is not None and position <= loaded[2] <= segment.size:
+            segment.index = loaded[0]
+            segment.index.truncate_to_position(position)
+            segment.times = snapshot.times
+            return
+        segment.index = SegmentIndex(segment.base_offset)
+        segment.times = Times()
+        visitor = IndexVisitor(segment, self.interval, snapshot.times.last_append_time)
+        end = await scan(segment, 0, segment.base_offset, visitor.visit)
+        segment.index.truncate_to_position(position)
+        segment.times = snapshot.times
+        if end.position < position:
+            self.found.damage.append(
+                f"{segment.path()}: {end.reason} at byte {end.position}, below what was synced: reads there are refused"
+            )
+
+    async def _cut(self, segment: Segment, position: int, next_offset: int, reason: str) -> None:
+        """Cut the segment at `position`; when whole batches follow, keep the cut bytes aside and
+        name the damage.
+        """
+        if await has_batch_behind(segment, position):
+            name = f"{names.numbered(segment.base_offset, '')}.{position}{names.DAMAGED}"
+            await _copy_aside(segment, position, f"{self.directory}/{name}")
+            self.found.damage.append(
+                f"{segment.path()}: {reason} at byte {position}, offset {next_offset}, with whole batches behind it: "
+                f"cut there, the {segment.size - position} bytes cut off are kept in {name}"
+            )
+        segment.file().truncate(position)
+        segment.size = position
+        await segment.file().sync()
+
+    async def _set_aside(self, place: int, why: str) -> None:
+        """Segments from `place` on leave the log; their files stay under another name."""
+        found = self.found
+        for segment in found.segments[place:]:
+            segment.close_file()
+            aside = f"{segment.path()}{names.DAMAGED}"
+            segment.disk.rename(segment.path(), free_name(segment.disk, aside))
+            found.damage.append(f"{segment.path()}: {why}: kept as {aside}")
+        del found.segments[place:]
+
+    def _settle(self, next_offset: int) -> None:
+        """The log never ends below what a snapshot knows to have existed: offsets are not given out
+        twice.
+        """
+        found = self.found
+        snapshot = found.snapshot
+        disk_start = found.segments[0].base_offset if found.segments else 0
+        found.needs_segment = not found.segments
+        if snapshot is not None:
+            found.needs_segment |= next_offset < snapshot.offset
+            next_offset = max(next_offset, snapshot.offset)
+            found.log_start_offset = min(max(snapshot.log_start_offset, disk_start), next_offset)
+        else:
+            found.log_start_offset = disk_start
+        found.next_offset = next_offset
+        found.epochs.truncate_to_offset(next_offset)
+
+
+class IndexVisitor:
+    """Enters scanned batches in the segment's index and, when given, in producer states and epochs."""
+
+    def __init__(
+        self,
+        segment: Segment,
+        interval: int,
+        append_time: int,
+        producers: ProducerStates | None = None,
+        epochs: LeaderEpochs | None = None,
+    ) -> None:
+        self.segment = segment
+        self.interval = interval
+        self.append_time = append_time
+        self.producers = producers
+        self.epochs = epochs
+
+    def visit(self, header: BatchHeader, position: int) -> None:
+        segment = self.segment
+        assert segment.index is not None, "the index is being built"
+        assert segment.times is not None, "the index is being built"
+        first, last, latest = segment.times
+        append_time = max(self.append_time, last)
+        if position - segment.index.last_position() >= self.interval:
+            segment.index.add(header.base_offset, position, append_time, latest)
+        segment.times = Times(
+            append_time if first < 0 else first, append_time, max(latest, header.max_timestamp)
+        )
+        if self.epochs is not None and header.partition_leader_epoch > self.epochs.latest:
+            self.epochs.begin(header.partition_leader_epoch, header.base_offset)
+        if self.producers is not None and header.producer_id >= 0 and header.base_sequence >= 0:
+            batch = ProducerBatch(
+                header.base_sequence,
+                last_sequence_of(header.base_sequence, header.last_offset_delta),
+                header.base_offset,
+                header.last_offset,
+                header.max_timestamp if header.attributes & 0x08 else -1,
+            )
+            self.producers.replay(header.producer_id, header.producer_epoch, append_time, batch)
+
+
+async def rebuild_index(segment: Segment, interval: int, append_time: int) -> str | None:
+    """Build a closed segment's index from its log and write both files; what is wrong with the log,
+    or None.
+    """
+    segment.index = SegmentIndex(segment.base_offset)
+    segment.times = Times()
+    end = await scan(
+        segment, 0, segment.base_offset, IndexVisitor(segment, interval, append_time).visit
+    )
+    if end.reason is None:
+        await segment.write_index(*segment.encode_index_files())
+        return None
+    return f"{segment.path()}: {end.reason} at byte {end.position}: reads there are refused"
+
+
+def free_name(disk: Disk, path: str) -> str:
+    """`path`, or the first of `path.1`, `path.2` … that does not exist."""
+    number = 0
+    candidate = path
+    while disk.exists(candidate):
+        number += 1
+        candidate = f"{path}.{number}"
+    return candidate
+
+
+async def _finish_what_was_under_way(disk: Disk, directory: str, listing: names.Listing) -> None:
+    """Complete a swap, remove what was to be removed, move an aside segment out of the way."""
+    for swap in listing.swaps:
+        for base in [
+            base for base in listing.segments if swap.base_offset <= base < swap.end_offset
+        ]:
+            listing.segments.remove(base)
+            for suffix in (names.INDEX, names.TIME_INDEX):
+                await disk.unlink(f"{directory}/{names.numbered(base, suffix)}")
+            if base != swap.base_offset:
+                await disk.unlink(f"{directory}/{names.numbered(base, names.LOG)}")
+        disk.rename(
+            f"{directory}/{swap.name}", f"{directory}/{names.numbered(swap.base_offset, names.LOG)}"
+        )
+        listing.segments.append(swap.base_offset)
+        listing.segments.sort()
+        await disk.sync_directory(directory)
+    for name in listing.leftovers:
+        await disk.unlink(f"{directory}/{name}")
+    await clear_next(disk, directory)
+
+
+async def clear_next(disk: Disk, directory: str) -> None:
+    """Free the name of the segment to be created: an empty file goes, one with bytes is kept under
+    another name.
+    """
+    path = f"{directory}/{names.NEXT_LOG}"
+    if not disk.exists(path):
+        return
+    if disk.file_size(path):
+        disk.rename(path, free_name(disk, f"{path}{names.DAMAGED}"))
+    else:
+        await disk.unlink(path)
+
+
+def _newest_snapshot(disk: Disk, directory: str, offsets: list[int]) -> Snapshot | None:
+    for offset in reversed(offsets):
+        try:
+            snapshot = decode_snapshot(
+                disk.read_file(f"{directory}/{names.numbered(offset, names.SNAPSHOT)}")
+            )
+        except (FileNotFoundError, DiskFault):
+            continue
+        if snapshot is not None:
+            return snapshot
+    return None
+
+
+def _read_epochs(disk: Disk, directory: str) -> LeaderEpochs:
+    try:
+        return LeaderEpochs(decode_epochs(disk.read_file(f"{directory}/{names.EPOCHS_FILE}")))
+    except (FileNotFoundError, DiskFault):
+        return LeaderEpochs()
+
+
+async def _copy_aside(segment: Segment, position: int, path: str) -> None:
+    """The bytes from `position` on, in a file of their own, synced."""
+    await segment.disk.unlink(path)
+    file = await segment.disk.create(path)
+    try:
+        step = 1024 * 1024
+        for start in range(position, segment.size, step):
+            file.append([await segment.read_cold(start, min(step, segment.size - start))])
+        await file.sync()
+    finally:
+        file.close()

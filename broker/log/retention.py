@@ -1,0 +1,153 @@
+"""Deleting old data: whole segments, by the broker's append time and by size, and below the log
+start.
+
+Not here: compaction. The log start moves first, then files are renamed (readers in flight keep
+their descriptors), then unlinked off the loop. Producer state outlives the data: a snapshot beyond
+it is on disk before a segment goes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from broker.errors import ErrorCode, Refusal
+from broker.log import names
+from broker.log.segment import Segment
+from broker.ports import Disk
+
+if TYPE_CHECKING:
+    from broker.log.partition_log import PartitionLog
+
+CHECKPOINT_ATTEMPTS_MAX: Final = 100
+"""Another checkpoint may be under way; each attempt waits for a sync."""
+SEGMENT_SUFFIXES: Final = (names.LOG, names.INDEX, names.TIME_INDEX)
+
+
+async def apply(log: PartitionLog, now_wall_ms: int, high_watermark: int | None) -> int:
+    """The log start after deleting what the policy says; nothing while other upkeep runs. Raises
+    DiskFull, DiskFault.
+    """
+    log.check_online()
+    if log.is_in_upkeep:
+        return log.log_start_offset
+    log.is_in_upkeep = True
+    try:
+        log.producers.expire(now_wall_ms)
+        limit = (
+            log.written_end_offset
+            if high_watermark is None
+            else min(high_watermark, log.written_end_offset)
+        )
+        count = await _expired_count(log, now_wall_ms, limit)
+        if count == len(log.segments) - 1 and _is_active_expired(log, now_wall_ms, limit):
+            await log.roll(now_wall_ms)
+            count = min(count + 1, len(log.segments) - 1)
+        await _delete_first(log, count)
+    finally:
+        log.is_in_upkeep = False
+    return log.log_start_offset
+
+
+async def advance(log: PartitionLog, offset: int) -> None:
+    """Move the log start to `offset`, durably; segments wholly below it go with the next `apply`."""
+    log.check_online()
+    if not 0 <= offset <= log.written_end_offset:
+        raise Refusal(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"offset {offset} is beyond the end {log.written_end_offset}",
+        )
+    if offset <= log.log_start_offset:
+        return
+    log.log_start_offset = offset
+    for _ in range(CHECKPOINT_ATTEMPTS_MAX):
+        await log.checkpoint()
+        if log.checkpoints.log_start_offset >= offset:
+            return
+        await log.sync()
+    raise Refusal(
+        ErrorCode.KAFKA_STORAGE_ERROR, f"the new log start {offset} could not be stored: try again"
+    )
+
+
+async def _expired_count(log: PartitionLog, now_wall_ms: int, limit: int) -> int:
+    """How many of the oldest segments may go; never the active one, nor one that ends beyond
+    `limit`.
+    """
+    config = log.config
+    segments = list(log.segments)
+    kept_bytes = log.log_size()
+    count = 0
+    for segment, following in zip(segments, segments[1:], strict=False):
+        if following.base_offset > limit:
+            break
+        is_below_start = following.base_offset <= log.log_start_offset
+        is_too_much = config.is_deleted and 0 <= config.retention_bytes <= kept_bytes - segment.size
+        if (
+            not is_below_start
+            and not is_too_much
+            and not await _is_expired(log, segment, now_wall_ms)
+        ):
+            break
+        kept_bytes -= segment.size
+        count += 1
+    return count
+
+
+async def _is_expired(log: PartitionLog, segment: Segment, now_wall_ms: int) -> bool:
+    config = log.config
+    if not config.is_deleted or config.retention_ms < 0:
+        return False
+    times = segment.times or await log.load_index(segment)
+    return times.last_append_time <= now_wall_ms - config.retention_ms
+
+
+def _is_active_expired(log: PartitionLog, now_wall_ms: int, limit: int) -> bool:
+    config = log.config
+    return (
+        config.is_deleted
+        and config.retention_ms >= 0
+        and log.active.size > 0
+        and log.written_end_offset <= limit
+        and log.last_append_time <= now_wall_ms - config.retention_ms
+    )
+
+
+async def _delete_first(log: PartitionLog, count: int) -> None:
+    if count == 0:
+        return
+    doomed = log.segments[:count]
+    new_start = log.segments[count].base_offset
+    if log.checkpoints.offset < new_start:
+        await log.checkpoint()
+        if log.checkpoints.offset < new_start or log.segments[:count] != doomed:
+            return
+    await delete_segments(log, doomed)
+
+
+async def delete_segments(log: PartitionLog, doomed: list[Segment]) -> None:
+    """Take closed neighbours out of the log; when they are the oldest, the log start moves behind
+    them.
+    """
+    end = log.segments[log.segments.index(doomed[-1]) + 1].base_offset
+    if log.segments[0] is doomed[0]:
+        log.log_start_offset = max(log.log_start_offset, end)
+    renamed: list[str] = []
+    for segment in doomed:
+        renamed += rename_deleted(log.disk, segment)
+        log.replace_segments([segment], [])
+    await log.disk.sync_directory(log.directory)
+    for path in renamed:
+        await log.disk.unlink(path)
+
+
+def rename_deleted(
+    disk: Disk, segment: Segment, suffixes: tuple[str, ...] = SEGMENT_SUFFIXES
+) -> list[str]:
+    """Rename a segment's files so that no start finds them; their new paths."""
+    renamed = []
+    for suffix in suffixes:
+        path = segment.path(suffix)
+        if disk.exists(path):
+            disk.rename(path, path + names.DELETED)
+            renamed.append(path + names.DELETED)
+    return renamed

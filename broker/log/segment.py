@@ -1,0 +1,147 @@
+"""One segment: its place in the log, its size, its index when loaded, and its descriptor when open.
+
+Not here: which segment is active, what is staged. The descriptor is opened on first use and closed
+by `close_file`, or when its last reader is done (`users`), so that no cold read meets a closed or
+reused descriptor.
+"""
+
+from __future__ import annotations
+
+from broker.log import names
+from broker.log.index import SegmentIndex, Times, decode_indexes, encode_index, encode_time_index
+from broker.model import INT32_MAX
+from broker.ports import Disk, DiskFault, DiskFile
+
+
+class Segment:
+    """`size` counts written and staged bytes, `times` and `index` cover both. A closed segment's
+    `index` may be None.
+    """
+
+    __slots__ = (
+        "_file",
+        "_is_closing",
+        "base_offset",
+        "directory",
+        "disk",
+        "index",
+        "size",
+        "times",
+        "users",
+    )
+
+    def __init__(self, disk: Disk, directory: str, base_offset: int, size: int) -> None:
+        self.disk = disk
+        self.directory = directory
+        self.base_offset = base_offset
+        self.size = size
+        self.index: SegmentIndex | None = None
+        self.times: Times | None = None
+        self.users = 0
+        self._file: DiskFile | None = None
+        self._is_closing = False
+
+    @classmethod
+    def empty(
+        cls, disk: Disk, directory: str, base_offset: int, file: DiskFile | None = None
+    ) -> Segment:
+        """A new segment, its index loaded."""
+        segment = cls(disk, directory, base_offset, 0)
+        segment.index = SegmentIndex(base_offset)
+        segment.times = Times()
+        segment._file = file
+        return segment
+
+    def path(self, suffix: str = names.LOG) -> str:
+        """Path of one of its files."""
+        return f"{self.directory}/{names.numbered(self.base_offset, suffix)}"
+
+    def file(self) -> DiskFile:
+        """The open log file. Raises FileNotFoundError, DiskFault."""
+        if self._file is None:
+            self._file = self.disk.open(self.path())
+        self._is_closing = False
+        return self._file
+
+    @property
+    def is_open(self) -> bool:
+        """True while it holds a descriptor."""
+        return self._file is not None
+
+    def has_room(self, next_offset: int) -> bool:
+        """False when relative offsets beyond `next_offset` would leave 31 bits (KAFKA-6264)."""
+        return next_offset - self.base_offset <= INT32_MAX
+
+    def close_file(self) -> None:
+        """Give the descriptor back, at once or when the last cold read is done."""
+        if self.users:
+            self._is_closing = True
+        elif self._file is not None:
+            self._file.close()
+            self._file = None
+            self._is_closing = False
+
+    async def read_cold(self, position: int, size: int) -> bytes:
+        """`DiskFile.read_cold` that keeps the descriptor open meanwhile."""
+        file = self.file()
+        self.users += 1
+        try:
+            return await file.read_cold(position, size)
+        finally:
+            self._leave()
+
+    async def sync(self) -> None:
+        """`DiskFile.sync` that keeps the descriptor open meanwhile."""
+        file = self.file()
+        self.users += 1
+        try:
+            await file.sync()
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        self.users -= 1
+        if self._is_closing and not self.users:
+            self.close_file()
+
+    def load_index(self) -> bool:
+        """Read both index files; False when they are missing, damaged, or do not cover exactly this
+        log file.
+        """
+        found = read_indexes(self)
+        if found is None or found[2] != self.size:
+            return False
+        self.index, self.times, _ = found
+        return True
+
+    async def write_index(self, index_file: bytes, time_index_file: bytes) -> None:
+        """Replace both files. They are not synced: a torn one is recognised."""
+        await _write_anew(self.disk, self.path(names.INDEX), index_file)
+        await _write_anew(self.disk, self.path(names.TIME_INDEX), time_index_file)
+
+    def encode_index_files(self) -> tuple[bytes, bytes]:
+        """What `write_index` takes, as of now."""
+        assert self.index is not None, "the index is loaded"
+        assert self.times is not None, "the index is loaded"
+        return encode_index(self.index, self.size), encode_time_index(
+            self.index, self.size, self.times
+        )
+
+
+def read_indexes(segment: Segment) -> tuple[SegmentIndex, Times, int] | None:
+    """Both index files as `decode_indexes` gives them; None when one cannot be read."""
+    try:
+        index_file = segment.disk.read_file(segment.path(names.INDEX))
+        time_index_file = segment.disk.read_file(segment.path(names.TIME_INDEX))
+    except (FileNotFoundError, DiskFault):
+        return None
+    return decode_indexes(segment.base_offset, index_file, time_index_file)
+
+
+async def _write_anew(disk: Disk, path: str, content: bytes) -> None:
+    await disk.unlink(path)
+    file = await disk.create(path)
+    try:
+        file.append([content])
+    finally:
+        file.close()
