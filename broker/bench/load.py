@@ -93,6 +93,7 @@ def consume(job: Job) -> dict[str, Any]:
     consumer = Consumer(
         {
             "bootstrap.servers": job["bootstrap"],
+            "log_level": 3,
             "group.id": "hermes-bench",
             "enable.auto.commit": False,
             "fetch.wait.max.ms": 100,
@@ -122,6 +123,7 @@ def consume(job: Job) -> dict[str, Any]:
 def _producer_settings(job: Job) -> dict[str, Any]:
     return {
         "bootstrap.servers": job["bootstrap"],
+        "log_level": 3,
         "acks": job["acks"],
         "batch.size": job["batch_bytes"],
         "batch.num.messages": 1_000_000,

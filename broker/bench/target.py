@@ -11,11 +11,11 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -58,27 +58,41 @@ class Target:
             return parse_buckets(answer.read().decode(), LOOP_LAG)
 
     def create_topic(self, name: str, partitions: int) -> None:
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        [future] = admin.create_topics([NewTopic(name, partitions, 1)]).values()
-        future.result(timeout=120)
+        """Raises BenchFault."""
+        self._wait_for(name, self._admin().create_topics([NewTopic(name, partitions, 1)]))
 
     def delete_topic(self, name: str) -> None:
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        [future] = admin.delete_topics([name]).values()
-        future.result(timeout=60)
+        """Raises BenchFault."""
+        self._wait_for(name, self._admin().delete_topics([name]))
 
     def count_records(self, topic: str, partitions: int) -> int:
-        """How many records the topic's partitions hold, by their offsets."""
-        settings: dict[str, Any] = {"bootstrap.servers": self.bootstrap, "group.id": "hermes-bench"}
+        """How many records the topic's partitions hold, by their offsets. Raises BenchFault."""
+        settings: dict[str, Any] = {**self._settings_of_clients(), "group.id": "hermes-bench"}
         consumer = Consumer(settings)
         try:
             offsets = [
                 consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=30)
                 for number in range(partitions)
             ]
+        except KafkaException as error:
+            raise BenchFault(f"the offsets of {topic} cannot be read: {error}") from error
         finally:
             consumer.close()
         return sum(high - low for low, high in offsets)
+
+    def _settings_of_clients(self) -> dict[str, Any]:
+        return {"bootstrap.servers": self.bootstrap, "log_level": 3}
+
+    def _admin(self) -> AdminClient:
+        return AdminClient(self._settings_of_clients())
+
+    def _wait_for(self, topic: str, futures: Mapping[str, Any]) -> None:
+        try:
+            for future in futures.values():
+                future.result(timeout=60)
+        except (KafkaException, TimeoutError) as error:
+            msg = f"topic {topic} cannot be created or deleted at {self.bootstrap}: {error}"
+            raise BenchFault(msg) from error
 
 
 class OwnBroker(Target):
