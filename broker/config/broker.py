@@ -110,16 +110,6 @@ class BrokerSettings:
         minimum=-1,
         maximum=65_535,
     )
-    hermes_metrics_lag_refresh_ms: int = setting(
-        "hermes.metrics.lag.refresh.ms",
-        2_000,
-        "How long a computed age of a group's oldest unread record is served before it is looked "
-        "up again.",
-        unit=Unit.MS,
-        minimum=0,
-        maximum=INT32_MAX,
-        live=True,
-    )
 
     # Requests and connections.
     socket_request_max_bytes: int = setting(

@@ -22,7 +22,7 @@ from broker.config.setting import ConfigError, settings_of, to_kafka_value
 from broker.config.topic import TopicSettings
 from broker.errors import ErrorCode, Refusal
 from broker.metastore import keys
-from broker.metastore.keys import PartitionValue
+from broker.metastore.keys import PartitionValue, UnreadableValue
 from broker.model import TopicId
 from broker.ports import DiskFault, MetastoreFault
 from broker.server import topic_store
@@ -87,12 +87,8 @@ class Catalog:
     # Start.
 
     async def load(self) -> None:
-        """Read everything.
-
-        Raises MetastoreFault, UnreadableValue, ConfigError (a stored setting is not valid).
-        """
-        await self.broker_configs.load()
-        self._broker.settings = self.broker_configs.snapshot()
+        """Read everything. Raises MetastoreFault, UnreadableValue."""
+        await self._load_broker_configs()
         for stored in await topic_store.read_topics(self._broker.metastore, self._broker.node_id):
             self._topics.show(topic_from_store(stored, self._defaults))
 
@@ -325,8 +321,7 @@ class Catalog:
 
     async def _heal(self) -> None:
         """Make partitions and image what the store says, after a change that broke off."""
-        await self.broker_configs.load()
-        self._broker.settings = self.broker_configs.snapshot()
+        await self._load_broker_configs()
         stored = await topic_store.read_topics(self._broker.metastore, self._broker.node_id)
         wanted = {item.value.topic_id: topic_from_store(item, self._defaults) for item in stored}
         for topic in self._topics.all():
@@ -340,6 +335,13 @@ class Catalog:
             except DiskFault as fault:
                 raise _refuse_storage(f"topic {topic.name} is incomplete", fault) from fault
             self._configure(topic)
+
+    async def _load_broker_configs(self) -> None:
+        await self.broker_configs.load()
+        try:
+            self._broker.settings = self.broker_configs.snapshot()
+        except ConfigError as error:
+            raise UnreadableValue(f"dynamic settings of the brokers: {error}") from None
 
     def _configure(self, topic: Topic) -> None:
         self._topics.show(topic)

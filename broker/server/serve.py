@@ -17,6 +17,7 @@ import structlog
 
 from broker.config.broker import BrokerSettings
 from broker.config.setting import ConfigError
+from broker.log.directory import DataDirectoryRefused, read_meta
 from broker.metastore.sqlite import SqliteMetastore
 from broker.ports import DiskFault, MetastoreFault
 from broker.runtime.clock import SystemClock
@@ -28,7 +29,7 @@ from broker.runtime.memory import tune_allocator
 from broker.runtime.network import SystemNetwork
 from broker.runtime.settings_source import read_broker_settings
 from broker.runtime.worker import ProcessWorker
-from broker.server.data_directory import read_meta
+from broker.server.metrics_endpoint import MetricsEndpoint
 from broker.server.node import Broker
 from broker.server.startup import StartupError
 
@@ -78,20 +79,27 @@ async def serve(settings: BrokerSettings, *, is_supervised: bool = False) -> Non
     disk, metastore = await _open_storage(settings, clock)
     worker = ProcessWorker()
     broker = Broker(settings, disk, clock, SystemNetwork(), metastore, SystemIds(), worker)
+    endpoint = MetricsEndpoint(broker)
     try:
+        await endpoint.start()
         await broker.start()
-        print(ready_line(broker), flush=True)  # noqa: T201 - the supervisor reads it
+        print(ready_line(broker, endpoint), flush=True)  # noqa: T201 - the supervisor reads it
         await stopping.wait()
     finally:
         await broker.stop()
+        await endpoint.stop()
         worker.close()
         await metastore.close()
         disk.close()
 
 
-def ready_line(broker: Broker) -> str:
-    """What a supervisor waits for on standard output."""
-    return f"ready kafka={broker.advertised_host}:{broker.advertised_port}"
+def ready_line(broker: Broker, endpoint: MetricsEndpoint) -> str:
+    """What a supervisor waits for on standard output.
+
+    Port 0 of metrics means that none are served.
+    """
+    kafka = f"{broker.advertised_host}:{broker.advertised_port}"
+    return f"ready kafka={kafka} metrics={broker.settings.hermes_metrics_host}:{endpoint.port}"
 
 
 async def _open_storage(
@@ -100,9 +108,9 @@ async def _open_storage(
     try:
         disk = SystemDisk(settings.log_dir)
         disk.lock()
-        read_meta(disk, settings.node_id)
+        read_meta(disk)
         return disk, await SqliteMetastore.open(disk.root / METASTORE_FILE, clock)
-    except (DiskFault, MetastoreFault) as error:
+    except (DataDirectoryRefused, DiskFault, MetastoreFault) as error:
         raise StartupError(str(error)) from error
 
 

@@ -1,13 +1,13 @@
 """ListOffsets (2): the offset at a point in time, or at a named place of a partition.
 
-| timestamp     | from version | answer                                                              |
-|---------------|--------------|---------------------------------------------------------------------|
-| 0 and above   | 1            | the first record of that timestamp or a later one; none: offset -1  |
-| -1 latest     | 1            | the high watermark, which is the last stable offset: nothing is open |
-| -2 earliest   | 1            | the first offset still kept                                         |
-| -3 max        | 7            | the record with the largest timestamp (KIP-734)                     |
-| -4 local      | 8            | as -2: nothing is kept elsewhere                                    |
-| -5 tiered     | 9            | offset -1: nothing is kept elsewhere                                |
+| timestamp   | from version | answer                                                             |
+|-------------|--------------|--------------------------------------------------------------------|
+| 0 and above | 1            | the first record of that timestamp or a later one; none: offset -1 |
+| -1 latest   | 1            | the high watermark, also the last stable offset: nothing is open   |
+| -2 earliest | 1            | the first offset still kept                                        |
+| -3 max      | 7            | the record with the largest timestamp (KIP-734)                    |
+| -4 local    | 8            | as -2: nothing is kept elsewhere                                   |
+| -5 tiered   | 9            | offset -1: nothing is kept elsewhere                               |
 
 Any other negative timestamp, or one before its version: UNSUPPORTED_VERSION. A partition that is
 asked for twice: INVALID_REQUEST, both times.

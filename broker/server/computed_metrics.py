@@ -1,0 +1,171 @@
+"""Where the metrics that hold nothing come from: one row each, computed from the broker's state at
+a scrape.
+
+A source yields a sample at a time, so that the scrape can stop between any two and let the loop go
+on.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Final
+
+from broker.metrics import QUANTILES, percentile
+from broker.runtime.descriptors import descriptor_limit, open_descriptor_count
+from broker.runtime.process_stats import cpu_seconds, resident_bytes
+
+if TYPE_CHECKING:
+    from broker.server.lag import LagReader
+    from broker.server.node import Broker
+
+Sample = tuple[tuple[str, ...], float]
+Source = Callable[["Broker", "LagReader"], AsyncIterator[Sample]]
+
+
+async def _request_quantiles(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
+    now_ms = broker.clock.monotonic_ms()
+    for (api,), child in list(broker.metrics.request_duration_seconds.children.items()):
+        counts = child.recent_counts(now_ms)
+        for quantile in QUANTILES:
+            value = percentile(counts, quantile)
+            if value is not None:
+                yield (api, str(quantile)), value
+
+
+async def _loop_lag_quantiles(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
+    counts = broker.metrics.loop_lag_seconds.labels().recent_counts(broker.clock.monotonic_ms())
+    for quantile in QUANTILES:
+        value = percentile(counts, quantile)
+        if value is not None:
+            yield (str(quantile),), value
+
+
+async def _topics(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
+    yield (), len(broker.catalog.topics())
+
+
+async def _partitions(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
+    yield (), len(broker.partitions)
+
+
+async def _offline_partitions(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
+    yield (), sum(partition.is_offline for partition in broker.partitions.all())
+
+
+async def _log_sizes(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
+    for partition in broker.partitions.all():
+        if not partition.is_offline:
+            yield (partition.topic, str(partition.index)), partition.log.log_size()
+
+
+async def _log_starts(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
+    for partition in broker.partitions.all():
+        if not partition.is_offline:
+            yield (partition.topic, str(partition.index)), partition.log_start_offset
+
+
+async def _high_watermarks(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
+    for partition in broker.partitions.all():
+        if not partition.is_offline:
+            yield (partition.topic, str(partition.index)), partition.high_watermark
+
+
+async def _groups(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
+    for state, count in broker.groups.groups_by_state().items():
+        yield (state,), count
+
+
+async def _group_members(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
+    for group, count in broker.groups.members_by_group():
+        yield (group,), count
+
+
+async def _committed_offsets(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
+    for position in lag.positions():
+        partition = position.partition
+        labels = (position.group, partition.topic, str(partition.index))
+        yield labels, position.committed_offset
+
+
+async def _lag_records(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
+    for position in lag.positions():
+        partition = position.partition
+        yield (position.group, partition.topic, str(partition.index)), position.lag_records
+
+
+async def _oldest_unread(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
+    for position in lag.positions():
+        partition = position.partition
+        labels = (position.group, partition.topic, str(partition.index))
+        yield labels, await lag.oldest_unread_seconds(position)
+
+
+async def _descriptors_open(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
+    yield (), open_descriptor_count()
+
+
+async def _descriptors_limit(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
+    yield (), descriptor_limit()
+
+
+async def _disk_used(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
+    yield (), broker.disk.total_bytes() - broker.disk.free_bytes()
+
+
+async def _disk_free(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
+    yield (), broker.disk.free_bytes()
+
+
+async def _resident_memory(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
+    yield (), resident_bytes()
+
+
+async def _cpu(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
+    yield (), cpu_seconds()
+
+
+async def _uptime(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
+    yield (), (broker.clock.monotonic_ms() - broker.started_ms) / 1000
+
+
+async def _ready(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
+    yield (), int(broker.is_ready)
+
+
+async def _node_info(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
+    yield (str(broker.node_id), broker.cluster_id, software_version()), 1
+
+
+def software_version() -> str:
+    """The installed version of HermesMQ; "unknown" in a checkout that is not installed."""
+    try:
+        return importlib.metadata.version("hermesmq")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
+
+COMPUTED: Final[dict[str, Source]] = {
+    "hermes_request_duration_quantile_seconds": _request_quantiles,
+    "hermes_topics": _topics,
+    "hermes_partitions": _partitions,
+    "hermes_offline_partitions": _offline_partitions,
+    "hermes_log_size_bytes": _log_sizes,
+    "hermes_log_start_offset": _log_starts,
+    "hermes_high_watermark": _high_watermarks,
+    "hermes_groups": _groups,
+    "hermes_group_members": _group_members,
+    "hermes_group_committed_offset": _committed_offsets,
+    "hermes_group_lag_records": _lag_records,
+    "hermes_group_oldest_unread_seconds": _oldest_unread,
+    "hermes_loop_lag_quantile_seconds": _loop_lag_quantiles,
+    "hermes_descriptors_open": _descriptors_open,
+    "hermes_descriptors_limit": _descriptors_limit,
+    "hermes_disk_used_bytes": _disk_used,
+    "hermes_disk_free_bytes": _disk_free,
+    "hermes_process_resident_memory_bytes": _resident_memory,
+    "hermes_process_cpu_seconds_total": _cpu,
+    "hermes_uptime_seconds": _uptime,
+    "hermes_ready": _ready,
+    "hermes_node_info": _node_info,
+}
