@@ -62,7 +62,13 @@ def _shared_processors() -> list[structlog.typing.Processor]:
 def _renderer(log_format: LogFormat, target: TextIO) -> list[structlog.typing.Processor]:
     if log_format is LogFormat.JSON:
         return [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
-    return [structlog.dev.ConsoleRenderer(colors=target.isatty())]
+    return [
+        structlog.dev.ConsoleRenderer(
+            colors=target.isatty(),
+            # Rich tracebacks print local variables: records and secrets do not belong in a log.
+            exception_formatter=structlog.dev.plain_traceback,
+        )
+    ]
 
 
 def _threshold(level: str) -> int:

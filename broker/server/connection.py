@@ -12,7 +12,7 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from enum import Enum, IntFlag
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import structlog
 
@@ -54,7 +54,7 @@ class CloseKind(Enum):
     STOPPING = "broker stopping"
 
 
-class Connection:
+class Connection(asyncio.BufferedProtocol):
     """Implements `ports.StreamHandler`. Handlers see `client_host`, `close` and `reserve` only."""
 
     def __init__(self, table: ConnectionTable) -> None:
@@ -81,7 +81,7 @@ class Connection:
 
     # asyncio.BufferedProtocol
 
-    def connection_made(self, transport: Transport) -> None:
+    def connection_made(self, transport: Any) -> None:
         self._transport = transport
         peer = transport.get_extra_info("peername")
         self.client_host = str(peer[0]) if peer else "?"

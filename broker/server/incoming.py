@@ -155,13 +155,12 @@ class Incoming:
         if self.is_starved:
             return
         self._taken = wanted
-        if self._own is None:
-            self._own = bytearray(wanted)
-            self._own[: len(self._rest)] = self._rest
-            self._own_filled = len(self._rest)
-            self._rest = b""
-        else:
-            self._own.extend(bytes(wanted - len(self._own)))
+        old = self._rest if self._own is None else self._own
+        filled = len(old)
+        self._own = bytearray(wanted)  # never resized: whoever reads into the old one may hold it
+        self._own[:filled] = old
+        self._own_filled = filled
+        self._rest = b""
 
     def close(self) -> None:
         """Forget everything and return the memory."""

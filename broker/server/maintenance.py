@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from broker.log.directory import empty_trash
 from broker.ports import DiskFault, DiskFull
 from broker.server.partition import Partition
-from broker.server.storage import empty_trash
 
 if TYPE_CHECKING:
     from broker.server.node import Broker

@@ -8,10 +8,13 @@ recovers nothing.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 import structlog
 
 from broker.config.broker import BrokerSettings
+from broker.config.setting import ConfigError
+from broker.log.directory import DataDirectoryRefused, claim, read_meta
 from broker.metastore import keys
 from broker.metastore.keys import ClusterValue, UnreadableValue
 from broker.metrics import Metrics
@@ -31,7 +34,6 @@ from broker.ports import (
 )
 from broker.runtime.tasks import TaskScope
 from broker.server.catalog import Catalog
-from broker.server.data_directory import DirectoryMeta, read_meta, write_meta
 from broker.server.fetch_sessions import FetchSessions
 from broker.server.groups import GroupCoordinator
 from broker.server.limits import FETCH_MEMORY_BYTES, MemoryBudget
@@ -46,6 +48,16 @@ from broker.server.turn import Turn
 from broker.server.waiting import Deadline, Deadlines
 
 _log = structlog.get_logger("hermes.broker")
+
+_CANNOT_START: Final = (
+    DataDirectoryRefused,
+    DiskFault,
+    MetastoreFault,
+    UnreadableValue,
+    ConfigError,
+    OSError,
+)
+"""What a start may run into besides bugs; each says in one sentence what to do."""
 
 
 class Broker:
@@ -98,7 +110,7 @@ class Broker:
         """Serve. Raises StartupError with one sentence for the operator."""
         try:
             await self._start()
-        except (DiskFault, MetastoreFault, UnreadableValue, OSError) as error:
+        except _CANNOT_START as error:
             raise StartupError(str(error)) from error
 
     async def stop(self) -> None:
@@ -129,11 +141,8 @@ class Broker:
 
     async def _start(self) -> None:
         await self._tasks.start()
-        meta = read_meta(self.disk, self.node_id)
+        await self._claim()
         await prepare_directories(self.disk)
-        self.cluster_id = await self._find_cluster_id(meta)
-        if meta is None:
-            await write_meta(self.disk, DirectoryMeta(self.cluster_id, self.node_id))
         await self.catalog.load()
         opened = await self.partitions.open_logs(self.catalog.topics())
         known: dict[tuple[bytes, int], int] = {
@@ -167,27 +176,28 @@ class Broker:
         self.advertised_host = advertised.host if advertised else address.host
         self.advertised_port = advertised.port if advertised else self.kafka_port
 
-    async def _find_cluster_id(self, meta: DirectoryMeta | None) -> str:
-        """The cluster's id from the metastore, drawn at the first start."""
+    async def _claim(self) -> None:
+        """Make sure that directory and metastore belong together; a new pair becomes ours.
+
+        The metastore is written first: whatever a crash leaves in between is taken up again.
+        """
+        meta = read_meta(self.disk)
         entry = await self.metastore.read(keys.CLUSTER)
         if entry is not None:
-            cluster_id = ClusterValue.decode(entry.value).cluster_id
-            if meta is not None and meta.cluster_id != cluster_id:
-                raise StartupError(
-                    f"the data directory belongs to cluster {meta.cluster_id}, the metastore to "
-                    f"{cluster_id}: use the metastore that belongs to the directory"
-                )
-            return cluster_id
-        if meta is not None:
+            self.cluster_id = ClusterValue.decode(entry.value).cluster_id
+        elif meta is not None:
             raise StartupError(
-                f"the metastore of cluster {meta.cluster_id} is empty although its data directory "
-                "is not: restore the metastore's file from a backup"
+                "the metastore is empty although the data directory is not: restore the "
+                "metastore's file from a backup"
             )
-        cluster_id = format_uuid(self.ids.uuid())
-        value = ClusterValue(cluster_id).encode()
-        if (
-            await self.metastore.transact([Condition(keys.CLUSTER, 0)], [Put(keys.CLUSTER, value)])
-            is None
-        ):
-            raise StartupError("another broker founds a cluster in this metastore: start again")
-        return cluster_id
+        else:
+            self.cluster_id = format_uuid(self.ids.uuid())
+            put = Put(keys.CLUSTER, ClusterValue(self.cluster_id).encode())
+            if await self.metastore.transact([Condition(keys.CLUSTER, 0)], [put]) is None:
+                raise StartupError("another broker founds a cluster here: start again")
+        await claim(
+            self.disk,
+            node_id=self.node_id,
+            new_cluster_id=self.cluster_id,
+            expected_cluster_id=self.cluster_id,
+        )

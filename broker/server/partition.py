@@ -1,11 +1,11 @@
 """One partition that this broker leads: its log, its place in the epoch, and who waits for its
 high watermark.
 
-| state   | meaning                                  | answers                    | exits            |
-|---------|------------------------------------------|----------------------------|------------------|
-| serving | the log is open                          | everything                 | offline, deleted |
-| offline | a fault or a broken invariant stopped it | KAFKA_STORAGE_ERROR        | a restart        |
-| deleted | its topic is gone                        | UNKNOWN_TOPIC_OR_PARTITION |                  |
+| state   | meaning                                | answers                    | exits            |
+|---------|----------------------------------------|----------------------------|------------------|
+| serving | the log is open                        | everything                 | offline, deleted |
+| offline | a fault or broken invariant stopped it | KAFKA_STORAGE_ERROR        | a restart        |
+| deleted | its topic is gone                      | UNKNOWN_TOPIC_OR_PARTITION |                  |
 
 Acks and fetches follow the high watermark, never the append: a record is published after its write
 completed.

@@ -13,17 +13,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 
+from broker.log.directory import move_to_trash, partition_directory
 from broker.log.partition_log import PartitionLog
 from broker.model import TopicId
 from broker.ports import DiskFault
 from broker.server.log_settings import log_config
 from broker.server.partition import OnDone, ParkedFetch, Partition, Surroundings
-from broker.server.storage import (
-    discard_partition,
-    discard_topic,
-    discard_unknown_topics,
-    partition_directory,
-)
+from broker.server.storage import discard_partition, discard_unknown_topics
 from broker.server.topics import Topic
 
 if TYPE_CHECKING:
@@ -128,7 +124,7 @@ class PartitionRegistry:
             self._broker.metrics.bytes_in_total.forget(topic=name)
             self._broker.metrics.records_out_total.forget(topic=name)
             self._broker.metrics.bytes_out_total.forget(topic=name)
-            await discard_topic(self._broker.disk, name, topic_id)
+            await move_to_trash(self._broker.disk, name, topic_id)
         self._broker.maintenance.empty_trash_soon()
 
     def configure_topic(self, topic: Topic) -> None:
