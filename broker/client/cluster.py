@@ -96,9 +96,7 @@ class Cluster:
         self._is_closed = False
 
     async def start(self) -> None:
-        """Returns when some broker has answered; optional, every call does what is needed. Raises
-        as `call`.
-        """
+        """Returns when some broker has answered; optional. Raises as `call`."""
         await self.call(lambda: self.refresh([]), what="reach the cluster")
 
     async def close(self) -> None:
@@ -201,7 +199,19 @@ class Cluster:
         for row in answer.topics:
             if row.name == name and row.error_code:
                 raise BrokerRefusal(error_code(row.error_code), subject=f"topic {name!r}")
+        if name not in self.topics:
+            raise BrokerRefusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, subject=f"topic {name!r}")
         return self.topics[name]
+
+    def known_leader(self, topic: str, partition: int) -> int | None:
+        """The leader as far as it is known without asking."""
+        view = self.topics.get(topic)
+        if view is None or topic not in self._refreshed_ms:
+            return None
+        for row in view.partitions:
+            if row.partition == partition:
+                return row.leader if row.leader in self.nodes else None
+        return None
 
     async def leader(self, topic: str, partition: int) -> tuple[int, PartitionView]:
         """(node id, partition) of the present leader. One attempt. Raises BrokerRefusal."""
@@ -313,9 +323,7 @@ class Cluster:
         for target in targets:
             try:
                 return await self._open(target)
-            except ConnectionLost as error:
-                failure = error
-            except TimedOut as error:
+            except (ConnectionLost, TimedOut) as error:
                 failure = error
         assert failure is not None, "there is at least one bootstrap address"
         raise failure

@@ -12,11 +12,11 @@ import asyncio
 from collections import deque
 from typing import Any, Final, NamedTuple
 
-from broker.client.failure import ConnectionLost, TimedOut
+from broker.client.failure import ConnectionLost, TimedOut, Unsupported
 from broker.ports import Buffer, Network, Transport
 from broker.wire import frame
 from broker.wire.api import APIS
-from broker.wire.primitives import MalformedMessage
+from broker.wire.primitives import EncodeError, MalformedMessage
 
 RECEIVE_BUFFER_BYTES: Final = 64 * 1024
 CORRELATION_ID_MAX: Final = 2**31 - 1
@@ -96,7 +96,10 @@ class Connection:
             text = f"the connection to {self.address} is closed"
             raise ConnectionLost(text)
         correlation_id = self._next_correlation_id
-        data = frame.encode_request(api_key, version, correlation_id, client_id, message)
+        try:
+            data = frame.encode_request(api_key, version, correlation_id, client_id, message)
+        except EncodeError as error:
+            raise Unsupported(str(error)) from error
         self._next_correlation_id = correlation_id % CORRELATION_ID_MAX + 1
         self._transport.write(data)
         return correlation_id

@@ -35,12 +35,12 @@ def murmur2(data: bytes) -> int:
 
 
 def murmur2_partition(key: bytes, partition_count: int) -> int:
-    """Where Java's default partitioner puts `key` among `partition_count` (at least 1) partitions."""
+    """Where Java's default partitioner puts `key`; there is at least one partition."""
     return (murmur2(key) & 0x7FFFFFFF) % partition_count
 
 
 class StickyPartitioner:
-    """The partition for records without a key: one per topic for `bytes_max` bytes."""
+    """Where records without a key go: one partition per topic for `bytes_max` bytes."""
 
     def __init__(self, ids: IdSource, bytes_max: int) -> None:
         self._ids = ids
