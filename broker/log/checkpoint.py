@@ -79,7 +79,7 @@ class Checkpoints:
         return end
 
     async def take(self, log: PartitionLog) -> None:
-        """As `PartitionLog.checkpoint`. Everything written down is captured before the first wait."""
+        """As `PartitionLog.checkpoint`. All of it is captured before the first wait."""
         log.check_online()
         log.flush()
         active = log.active

@@ -62,7 +62,7 @@ def is_due(log: PartitionLog) -> bool:
 
 
 async def clean(log: PartitionLog, worker: Worker, now_wall_ms: int) -> bool:
-    """Compact all closed segments; True when something was rewritten. Raises DiskFull, DiskFault."""
+    """Compact all closed segments; True when some were rewritten. Raises DiskFull, DiskFault."""
     log.check_online()
     if log.is_in_upkeep or len(log.segments) < 2:
         return False
@@ -134,7 +134,7 @@ async def _rewrite_all(
 async def _rewrite_group(
     log: PartitionLog, worker: Worker, plans: list[SegmentPlan], now_wall_ms: int
 ) -> int:
-    """Rewrite the first plan and as many of the next as fit into one segment; how many were taken."""
+    """Rewrite the first plan and as many of the next as fit one segment; how many were taken."""
     first = plans[0]
     if first.is_unchanged and (
         len(plans) == 1 or first.segment.size + plans[1].segment.size > log.config.segment_bytes

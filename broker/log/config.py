@@ -25,7 +25,7 @@ _DAY_MS: Final = 24 * 3600 * 1000
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """Kafka's topic settings of the same names. `cleanup_policy` holds "delete", "compact" or both."""
+    """Kafka's topic settings of these names. `cleanup_policy` holds "delete", "compact" or both."""
 
     segment_bytes: int = 1024 * 1024 * 1024
     segment_ms: int = _WEEK_MS

@@ -40,7 +40,7 @@ class PartitionDirectory(NamedTuple):
 
 
 class DataDirectoryRefused(Exception):
-    """The data directory cannot be used; the message is one sentence that says why and what to do."""
+    """The data directory cannot be used; the message is one sentence: why, and what to do."""
 
 
 async def claim(
@@ -103,7 +103,8 @@ def _decode_meta(found: Mapping[str, str]) -> Meta:
         return Meta(found["cluster.id"], int(found["node.id"]))
     except (ValueError, KeyError) as error:
         raise DataDirectoryRefused(
-            f"{META} in the data directory is damaged: restore it from a backup, or choose another data directory"
+            f"{META} in the data directory is damaged: restore it from a backup, "
+            "or choose another data directory"
         ) from error
 
 

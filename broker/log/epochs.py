@@ -39,14 +39,14 @@ class LeaderEpochs:
         self.entries.append((epoch, start_offset))
         self.latest = epoch
 
-    def truncate(self, count: int) -> None:
-        """Keep the first `count` entries."""
-        del self.entries[count:]
-        self.latest = self.entries[-1][0] if self.entries else NO_EPOCH
+    def restore(self, entries: list[tuple[int, int]]) -> None:
+        """Go back to entries as they were."""
+        self.entries = entries
+        self.latest = entries[-1][0] if entries else NO_EPOCH
 
     def truncate_to_offset(self, end_offset: int) -> None:
         """Drop epochs that began at or after `end_offset`."""
-        self.truncate(sum(1 for _, start in self.entries if start < end_offset))
+        self.restore([entry for entry in self.entries if entry[1] < end_offset])
 
     def epoch_at(self, offset: int) -> int:
         """The epoch of the record at `offset`, -1 when it is older than the history."""
@@ -54,7 +54,7 @@ class LeaderEpochs:
         return self.entries[place][0] if place >= 0 else NO_EPOCH
 
     def end_offset_for_epoch(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(largest epoch at or below `epoch`, its end offset), or (-1, -1) when unknown (KIP-320)."""
+        """(largest epoch up to `epoch`, its end offset), or (-1, -1) when unknown (KIP-320)."""
         place = bisect_right(self.entries, epoch, key=lambda entry: entry[0]) - 1
         if place < 0 or epoch > self.latest:
             return NO_EPOCH, -1

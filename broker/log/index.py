@@ -6,11 +6,11 @@ log. An entry stands for the batch that begins at `position`: everything before 
 was appended at or before `append_time` and has timestamps of at most `max_timestamp`. Both times
 never go down from entry to entry.
 
-.idx      0 magic "HIDX" · 4 version u16 · 6 zero u16 · 8 base offset i64 · 16 log bytes u64 · 24
-count u32 · 28 crc u32 · then per entry: relative offset u32, position u32 .timeidx  0 magic "HTIX"
-· 4 version u16 · 6 zero u16 · 8 base offset i64 · 16 log bytes u64 · 24 count u32 · 28 crc u32 · 32
-first append time i64 · 40 last append time i64 · 48 max timestamp i64 · then per entry: append time
-i64, max timestamp i64, relative offset i64 Big endian; the CRC-32C covers everything but itself.
+.idx      0 magic "HIDX" · 4 version u16 · 6 zero u16 · 8 base offset i64 · 16 log bytes u64
+          · 24 count u32 · 28 crc u32 · then per entry: relative offset u32, position u32
+.timeidx  the same with magic "HTIX" · 32 first append time i64 · 40 last append time i64
+          · 48 max timestamp i64 · then per entry: append time, max timestamp, relative offset i64
+Big endian; the CRC-32C covers everything but itself.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class SegmentIndex:
         return len(self.positions)
 
     def add(self, offset: int, position: int, append_time: int, max_timestamp: int) -> bool:
-        """Enter the batch at `offset` and `position`; False when its relative offset does not fit."""
+        """Enter the batch at `offset` and `position`; False when its offset does not fit."""
         relative = offset - self.base_offset
         if relative > RELATIVE_OFFSET_MAX:
             return False
@@ -130,7 +130,7 @@ def encode_time_index(index: SegmentIndex, log_bytes: int, times: Times) -> byte
 def decode_indexes(
     base_offset: int, index_file: bytes, time_index_file: bytes
 ) -> tuple[SegmentIndex, Times, int] | None:
-    """(index, times, log bytes covered) of a segment; None unless both files are whole and agree."""
+    """(index, times, log bytes covered) of a segment; None unless both files are whole."""
     places = _open(b"HIDX", base_offset, index_file, 0, 8)
     times = _open(b"HTIX", base_offset, time_index_file, _TIMES.size, 24)
     if places is None or times is None or places != times:

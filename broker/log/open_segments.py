@@ -47,7 +47,7 @@ class OpenSegments:
         """
         self.touch(segment)
         if segment.index is None and not segment.load_index():
-            # The append times are lost: the next segment's are a bound from above, so nothing expires early.
+            # The append times are lost: later ones stand in, so that nothing expires early.
             place = (
                 log.segments.index(segment) if segment in log.segments else len(log.segments) - 2
             )

@@ -42,7 +42,8 @@ def read_identity(disk: Disk, directory: str) -> PartitionIdentity:
         if fields["format"] != FORMAT:
             raise DiskFault(
                 path,
-                f"has format {fields['format']}, this version reads {FORMAT}: run the version that wrote it",
+                f"has format {fields['format']}, this version reads {FORMAT}: "
+                "run the version that wrote it",
             )
         return PartitionIdentity(
             parse_uuid(fields["topic_id"]), int(fields["partition"]), str(fields["topic"])

@@ -70,7 +70,8 @@ class PartitionLog:
         self._staged: list[memoryview] = []
         self._offline_reason = ""
         self._is_rolling = False
-        self._undo = (0, 0, 0, 0, 0, Times())
+        self._undo: tuple[int, int, int, int, list[tuple[int, int]], Times]
+        self._undo = (0, 0, 0, 0, [], Times())
         self._roll_not_before_ms = 0
         self._first_append_time = self._last_append_time = self._max_timestamp = NO_TIMESTAMP
         self._last_indexed = 0
@@ -99,7 +100,7 @@ class PartitionLog:
             if found[:2] != identity[:2]:
                 raise DiskFault(
                     directory,
-                    f"holds partition {found.partition} of another topic {found.topic}: move it away",
+                    f"holds partition {found.partition} of another {found.topic}: move it away",
                 )
             return await cls.open(disk, directory, config, now_wall_ms)
         await disk.make_directory(directory)
@@ -159,35 +160,24 @@ class PartitionLog:
         size = len(batch)
         if self._offline_reason or segment.size + size > RELATIVE_OFFSET_MAX:
             raise self._refuse_append()
-        (
-            _,
-            length,
-            _,
-            _,
-            _,
-            attributes,
-            last_delta,
-            _,
-            max_timestamp,
-            producer_id,
-            epoch,
-            sequence,
-            _,
-        ) = validate_batch(batch, self._rules, now_wall_ms=now_wall_ms, is_client=is_client)
+        fields = validate_batch(batch, self._rules, now_wall_ms=now_wall_ms, is_client=is_client)
+        last_delta, producer_id, epoch, sequence = fields[6], fields[9], fields[10], fields[11]
         base_offset = self.log_end_offset
         last_offset = base_offset + last_delta
-        if producer_id >= 0 and sequence >= 0:
+        is_idempotent = producer_id >= 0 and sequence >= 0
+        if is_idempotent:
             last_sequence = last_sequence_of(sequence, last_delta)
             stored = self.producers.find_duplicate(
                 producer_id, epoch, sequence, last_sequence, now_wall_ms
             )
             if stored is not None:
-                return AppendResult(stored[2], stored[3], stored[4], self.log_start_offset, True)
-        append_time = -1
+                _, _, first, last, time = stored
+                return AppendResult(first, last, time, self.log_start_offset, is_duplicate=True)
+        append_time, latest = NO_TIMESTAMP, fields[8]
         if self._is_log_append_time:
             set_log_append_time(batch, now_wall_ms)
-            append_time = max_timestamp = now_wall_ms
-        elif attributes & LOG_APPEND_TIME_BIT and is_client:
+            append_time = latest = now_wall_ms
+        elif fields[5] & LOG_APPEND_TIME_BIT and is_client:
             raise Refusal(
                 ErrorCode.INVALID_TIMESTAMP, "only the broker sets timestamps of type LogAppendTime"
             )
@@ -196,13 +186,21 @@ class PartitionLog:
         assign(batch, base_offset, leader_epoch)
         if leader_epoch != self.epochs.latest:
             self.epochs.begin(leader_epoch, base_offset)
-        if producer_id >= 0 and sequence >= 0:
-            self.producers.stage(
-                producer_id,
-                epoch,
-                now_wall_ms,
-                ProducerBatch(sequence, last_sequence, base_offset, last_offset, append_time),
-            )
+        if is_idempotent:
+            new = ProducerBatch(sequence, last_sequence, base_offset, last_offset, append_time)
+            self.producers.stage(producer_id, epoch, now_wall_ms, new)
+        self._enter(size, base_offset, now_wall_ms, latest)
+        self._staged.append(batch)
+        self.log_end_offset = last_offset + 1
+        return AppendResult(
+            base_offset, last_offset, append_time, self.log_start_offset, is_duplicate=False
+        )
+
+    def _enter(self, size: int, base_offset: int, now_wall_ms: int, latest: int) -> None:
+        """Count a batch of `size` bytes in the active segment, its times and index. Append time
+        never goes back.
+        """
+        segment = self._active
         position = segment.size
         now = max(now_wall_ms, self._last_append_time)
         if position - self._last_indexed >= self._interval and self._index.add(
@@ -212,11 +210,8 @@ class PartitionLog:
         if not position:
             self._first_append_time = now
         self._last_append_time = now
-        self._max_timestamp = max(self._max_timestamp, max_timestamp)
+        self._max_timestamp = max(self._max_timestamp, latest)
         segment.size = position + size
-        self._staged.append(batch)
-        self.log_end_offset = last_offset + 1
-        return AppendResult(base_offset, last_offset, append_time, self.log_start_offset, False)
 
     def flush(self) -> None:
         """Write everything staged in one append. Raises DiskFull, DiskFault: then all of it is
@@ -261,7 +256,7 @@ class PartitionLog:
             self._active.size,
             len(self._index),
             self._last_indexed,
-            len(self.epochs.entries),
+            list(self.epochs.entries),
             Times(self._first_append_time, self._last_append_time, self._max_timestamp),
         )
         self.producers.mark()
@@ -272,11 +267,11 @@ class PartitionLog:
             self._active.size,
             index_count,
             self._last_indexed,
-            epoch_count,
+            epochs,
             times,
         ) = self._undo
         self._index.truncate(index_count)
-        self.epochs.truncate(epoch_count)
+        self.epochs.restore(epochs)
         self._first_append_time, self._last_append_time, self._max_timestamp = times
         self.producers.undo()
         self._staged.clear()
@@ -310,7 +305,7 @@ class PartitionLog:
 
     @property
     def needs_roll(self) -> bool:
-        """True when the active segment is big enough, or old enough by append time, to be closed."""
+        """True when the active segment is big or old enough (by append time) to be closed."""
         segment = self._active
         if (
             self._is_rolling
@@ -455,7 +450,8 @@ class PartitionLog:
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise Refusal(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"offset {offset} of {self.topic}-{self.partition}, which has {self.log_start_offset} to {self.log_end_offset}",
+                f"offset {offset} of {self.topic}-{self.partition}, "
+                f"which has {self.log_start_offset} to {self.log_end_offset}",
             )
         written_size = self._undo[1] if self._staged else self._active.size
         reach = Reach(self.segments, self.written_end_offset, written_size)

@@ -82,7 +82,8 @@ class ProducerStates:
         expected = 0 if epoch > known_epoch else (batches[-1][1] + 1) & INT32_MAX
         raise Refusal(
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-            f"producer {producer_id} epoch {epoch} sent sequence {first_sequence}, expected {expected}",
+            f"producer {producer_id} epoch {epoch} sent sequence {first_sequence}, "
+            f"expected {expected}",
         )
 
     def stage(self, producer_id: int, epoch: int, now_wall_ms: int, batch: ProducerBatch) -> None:

@@ -94,7 +94,8 @@ class _Recovery:
             position, next_offset = snapshot.position, snapshot.offset
         elif snapshot is not None:
             found.damage.append(
-                f"{self.directory}: segment {snapshot.segment_base} is missing or shorter than the {snapshot.position} "
+                f"{self.directory}: segment {snapshot.segment_base} is missing or shorter "
+                f"than the {snapshot.position} "
                 "bytes that were synced: all segments were checked, what they still hold is served"
             )
         is_prefix = trusted
@@ -176,7 +177,8 @@ class _Recovery:
         segment.times = snapshot.times
         if end.position < position:
             self.found.damage.append(
-                f"{segment.path()}: {end.reason} at byte {end.position}, below what was synced: reads there are refused"
+                f"{segment.path()}: {end.reason} at byte {end.position}, "
+                "below what was synced: reads there are refused"
             )
 
     async def _cut(self, segment: Segment, position: int, next_offset: int, reason: str) -> None:
@@ -187,7 +189,8 @@ class _Recovery:
             name = f"{names.numbered(segment.base_offset, '')}.{position}{names.DAMAGED}"
             await _copy_aside(segment, position, f"{self.directory}/{name}")
             self.found.damage.append(
-                f"{segment.path()}: {reason} at byte {position}, offset {next_offset}, with whole batches behind it: "
+                f"{segment.path()}: {reason} at byte {position}, offset {next_offset}, "
+                "with whole batches behind it: "
                 f"cut there, the {segment.size - position} bytes cut off are kept in {name}"
             )
         segment.file().truncate(position)
@@ -223,7 +226,7 @@ class _Recovery:
 
 
 class IndexVisitor:
-    """Enters scanned batches in the segment's index and, when given, in producer states and epochs."""
+    """Enters scanned batches in the segment's index and, when given, producers and epochs."""
 
     def __init__(
         self,

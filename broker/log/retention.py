@@ -8,6 +8,7 @@ it is on disk before a segment goes.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from broker.errors import ErrorCode, Refusal
@@ -49,7 +50,7 @@ async def apply(log: PartitionLog, now_wall_ms: int, high_watermark: int | None)
 
 
 async def advance(log: PartitionLog, offset: int) -> None:
-    """Move the log start to `offset`, durably; segments wholly below it go with the next `apply`."""
+    """Move the log start to `offset`, durably; segments below it go with the next `apply`."""
     log.check_online()
     if not 0 <= offset <= log.written_end_offset:
         raise Refusal(
@@ -77,7 +78,7 @@ async def _expired_count(log: PartitionLog, now_wall_ms: int, limit: int) -> int
     segments = list(log.segments)
     kept_bytes = log.log_size()
     count = 0
-    for segment, following in zip(segments, segments[1:], strict=False):
+    for segment, following in pairwise(segments):
         if following.base_offset > limit:
             break
         is_below_start = following.base_offset <= log.log_start_offset

@@ -96,7 +96,7 @@ async def has_batch_behind(segment: Segment, position: int) -> bool:
 def _walk(
     content: memoryview, next_offset: int, visit: Callable[[BatchHeader, int], None], position: int
 ) -> tuple[int, int, int, str | None]:
-    """(bytes walked, next offset, bytes that the batch there needs, what is wrong there or None)."""
+    """(bytes walked, next offset, bytes that the batch there needs, what is wrong or None)."""
     place = 0
     while len(content) - place >= HEADER_BYTES:
         header = read_header(content, place)

@@ -2,10 +2,10 @@
 makes.
 
 Not here: the records inside a batch (`iterate`, `build`). Layout, big endian (Kafka protocol guide,
-"Record Batch"): offset 0 baseOffset i64 · 8 batchLength i32 (bytes after it) · 12
-partitionLeaderEpoch i32 · 16 magic i8 · 17 crc u32 · 21 attributes i16 · 23 lastOffsetDelta i32 ·
-27 baseTimestamp i64 · 35 maxTimestamp i64 · 43 producerId i64 · 51 producerEpoch i16 · 53
-baseSequence i32 · 57 recordCount i32 · 61 records. The CRC-32C covers 21 to the end.
+"Record Batch"): 0 baseOffset i64 · 8 batchLength i32 (bytes after it) · 12 partitionLeaderEpoch i32
+16 magic i8 · 17 crc u32 · 21 attributes i16 · 23 lastOffsetDelta i32 · 27 baseTimestamp i64
+35 maxTimestamp i64 · 43 producerId i64 · 51 producerEpoch i16 · 53 baseSequence i32
+57 recordCount i32 · 61 records. The CRC-32C covers 21 to the end.
 """
 
 from __future__ import annotations
@@ -260,7 +260,8 @@ def _refuse_shape(fields: BatchFields, size: int) -> Refusal:
         )
     return Refusal(
         ErrorCode.INVALID_RECORD,
-        f"record count {count} and last offset delta {last_delta} do not agree: the delta must be the count less 1, count at least 1",
+        f"record count {count} and last offset delta {last_delta} do not agree: "
+        "at least one record, and the delta is the count less one",
     )
 
 
@@ -269,7 +270,8 @@ def _check_attributes(attributes: int, *, is_client: bool) -> None:
     if attributes & CODEC_MASK > CODEC_MAX:
         raise Refusal(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-            f"compression codec {attributes & CODEC_MASK} is unknown: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd",
+            f"compression codec {attributes & CODEC_MASK} is unknown: "
+            "0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd",
         )
     if not is_client:
         return
@@ -287,18 +289,20 @@ def _check_attributes(attributes: int, *, is_client: bool) -> None:
 def _check_timestamps(
     base_timestamp: int, max_timestamp: int, rules: BatchRules, now_wall_ms: int
 ) -> None:
-    """Raises Refusal(INVALID_TIMESTAMP) unless both are -1 or inside the topic's window around now."""
+    """Raises Refusal(INVALID_TIMESTAMP) unless both are -1 or inside the topic's window."""
     lowest = min(base_timestamp, max_timestamp)
     if lowest < NO_TIMESTAMP:
         raise Refusal(ErrorCode.INVALID_TIMESTAMP, f"timestamp {lowest} is negative")
     if lowest != NO_TIMESTAMP and now_wall_ms - lowest > rules.timestamp_before_max_ms:
         raise Refusal(
             ErrorCode.INVALID_TIMESTAMP,
-            f"timestamp {lowest} is more than message.timestamp.before.max.ms={rules.timestamp_before_max_ms} in the past",
+            f"timestamp {lowest} is more than {rules.timestamp_before_max_ms} ms in the past "
+            "(message.timestamp.before.max.ms)",
         )
     highest = max(base_timestamp, max_timestamp)
     if highest - now_wall_ms > rules.timestamp_after_max_ms:
         raise Refusal(
             ErrorCode.INVALID_TIMESTAMP,
-            f"timestamp {highest} is more than message.timestamp.after.max.ms={rules.timestamp_after_max_ms} in the future",
+            f"timestamp {highest} is more than {rules.timestamp_after_max_ms} ms in the future "
+            "(message.timestamp.after.max.ms)",
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from struct import Struct
-from struct import error as StructError  # noqa: N812 - the module names its exception like a function
+from struct import error as StructError  # noqa: N812
 from typing import Final
 
 import cramjam

@@ -67,7 +67,8 @@ def iterate_batches(buffer: Buffer) -> Iterator[memoryview]:
         header = read_header(view, position)
         if header.magic != MAGIC or header.batch_length < HEADER_BYTES - LENGTH_OVERHEAD:
             raise _corrupt(
-                f"no batch begins at byte {position}: magic {header.magic}, length {header.batch_length}"
+                f"no batch begins at byte {position}: "
+                f"magic {header.magic}, length {header.batch_length}"
             )
         end = position + header.batch_length + LENGTH_OVERHEAD
         if end > len(view):
@@ -108,7 +109,8 @@ def open_batch(batch: Buffer, size_max: int) -> tuple[BatchHeader, bytes]:
         or header.record_count < 0
     ):
         raise _corrupt(
-            f"not one whole batch: magic {header.magic}, length {header.batch_length}, {len(batch)} bytes"
+            f"not one whole batch: magic {header.magic}, length {header.batch_length}, "
+            f"{len(batch)} bytes"
         )
     return header, decompress(
         header.attributes & CODEC_MASK, memoryview(batch)[HEADER_BYTES:], size_max
