@@ -1,4 +1,4 @@
-"""FindCoordinator: which broker coordinates a group or a transactional id: on one node, this one."""
+"""FindCoordinator: which broker coordinates a group or transactional id: on one node, this one."""
 
 from __future__ import annotations
 
