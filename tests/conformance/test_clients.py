@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from broker.client.partitioner import murmur2_partition
 
+from broker.client.partitioner import murmur2_partition
 from tests.conformance.clients import CLIENTS, Client, Member
 
 PARTITIONS = 4

@@ -1,4 +1,4 @@
-"""A broker that cannot start says why in one sentence, and what to do; it damages nothing and prints no traceback."""
+"""A broker that cannot start says why in one sentence, and what to do; it damages nothing."""
 
 from __future__ import annotations
 
@@ -60,8 +60,7 @@ def taken_port() -> Iterator[int]:
 def written(tmp_path: Path) -> Path:
     """A data directory that a broker has used and closed."""
     with BrokerProcess(tmp_path) as broker:
-        data = broker.data
-    return data
+        return broker.data
 
 
 def test_taken_kafka_port_names_the_port_and_its_holder(tmp_path: Path, taken_port: int) -> None:

@@ -1,4 +1,4 @@
-"""Damaged indexes are rebuilt, a full disk refuses writes and nothing else, and a moved wall clock changes nothing."""
+"""Damaged indexes are rebuilt; a full disk refuses writes, nothing else, and heals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real broker in a process of its own, for tests: start, kill, restart on the same ports and data."""
+"""A real broker in a process of its own, for tests: start, kill, restart on the same ports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ READY = re.compile(rb"^ready kafka=\S+:(\d+) metrics=\S+:(\d+)$", re.MULTILINE)
 class BrokerProcess:
     """As a context manager: ready inside, gone afterwards. `settings` are broker properties.
 
-    `environment` is added to this process's; `prefix` is a command that runs the broker (prlimit, nice …).
+    `environment` is added to this process's; `prefix` is a command that runs the broker.
     The ports are chosen at the first start and kept by every later one, so that clients reconnect.
     """
 
@@ -63,7 +63,7 @@ class BrokerProcess:
         return self._process.pid
 
     def start(self, *, timeout: float = 30) -> None:
-        """Returns when the broker says that it is ready; fails with the end of its log otherwise."""
+        """Returns when the broker is ready; fails with the end of its log otherwise."""
         assert self._process is None, "the broker runs already"
         settings = {
             **self.settings,

@@ -1,4 +1,4 @@
-"""Orders as an event stream: real ones where the data set is at hand, generated ones of the same shape elsewhere."""
+"""Orders as an event stream: real ones where the data set is at hand, else generated ones."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import csv
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 DATA_SET = Path(__file__).parents[3] / "shared" / "data" / "olist" / "orders.csv"
@@ -34,7 +34,7 @@ class OrderEvent:
 
 
 def order_events(orders_max: int | None = None) -> tuple[list[OrderEvent], str]:
-    """All events by time, each order's steps in order, and a sentence that says where they come from."""
+    """All events by time, each order's steps in order, and a sentence on where they come from."""
     if DATA_SET.exists():
         with DATA_SET.open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))[:orders_max]
@@ -55,22 +55,22 @@ def events_of(row: dict[str, str]) -> Iterator[tuple[datetime, OrderEvent]]:
     names = [(row[column], name) for column, name in STEPS if row[column]]
     if row["order_status"] in ENDED_EARLY:
         names.append((names[-1][0], "OrderCancelled"))
-    earliest = datetime.min
+    earliest = datetime.min.replace(tzinfo=UTC)
     for step, (text, name) in enumerate(names):
-        earliest = max(earliest, datetime.fromisoformat(text))
+        earliest = max(earliest, datetime.fromisoformat(text).replace(tzinfo=UTC))
         yield earliest, OrderEvent(row["order_id"], step, name)
 
 
 def generated_orders(count: int) -> Iterator[dict[str, str]]:
     chance = random.Random(20181017)
-    start = datetime(2018, 1, 1)
+    start = datetime(2018, 1, 1, tzinfo=UTC)
     for number in range(count):
         at = start + timedelta(seconds=chance.randrange(180 * 86400))
         steps_done = chance.choice((1, 2, 3, 4, 4, 4, 4, 4))
         row = {"order_id": f"{number:032x}", "order_status": "delivered"}
         for step, (column, _) in enumerate(STEPS):
             at += timedelta(seconds=chance.randrange(-600, 5 * 86400))
-            row[column] = at.isoformat(sep=" ") if step < steps_done else ""
+            row[column] = at.replace(tzinfo=None).isoformat(sep=" ") if step < steps_done else ""
         if steps_done < 2 and chance.random() < 0.5:
             row["order_status"] = "canceled"
         yield row

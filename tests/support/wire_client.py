@@ -104,9 +104,7 @@ class WireClient:
 
     # what most tests need
 
-    def create_topic(
-        self, name: str, partition_count: int = 1, **settings: str
-    ) -> bytes:
+    def create_topic(self, name: str, partition_count: int = 1, **settings: str) -> bytes:
         """Create a topic (settings with `_` for `.`); its id."""
         configs = [
             CreatableTopicConfig(name=key.replace("_", "."), value=value)
@@ -199,7 +197,9 @@ def fetch_request(
 
 def batch_of(records: list[tuple[bytes | None, bytes | None]], **fields: Any) -> bytearray:
     """A valid batch as a producer would send it."""
-    return build_batch(records, timestamp_ms=fields.pop("timestamp_ms", 1_700_000_000_000), **fields)
+    return build_batch(
+        records, timestamp_ms=fields.pop("timestamp_ms", 1_700_000_000_000), **fields
+    )
 
 
 def resident_bytes(pid: int) -> int:
@@ -207,5 +207,3 @@ def resident_bytes(pid: int) -> int:
     status = Path(f"/proc/{pid}/status").read_text()
     line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
     return int(line.split()[1]) * 1024
-
-

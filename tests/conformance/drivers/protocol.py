@@ -1,4 +1,4 @@
-"""What the Python drivers share: JSON lines out, records in, and the order to leave (end of input)."""
+"""What the Python drivers share: JSON lines out, records in, the order to leave."""
 
 import json
 import sys
