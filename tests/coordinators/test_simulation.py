@@ -53,7 +53,7 @@ class Client:
         self.member_id, self.generation, self.assignment = "", -1, None
 
     def commit_as_zombie(self) -> None:
-        """A commit of an earlier generation arrives late: if it were taken, offsets would go back."""
+        """A commit of an earlier generation arrives late: taken, it would move offsets back."""
         group = self.world.shard.groups.get(GROUP)
         for member_id, generation in self.assigned:
             if group is not None and generation < group.generation:
