@@ -1,4 +1,4 @@
-"""Batches that lie: an error for that partition, nothing appended, other batches of the request kept."""
+"""Batches that lie: an error for that partition, nothing appended, the connection goes on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A blocking client that speaks frames, so that tests can send exactly what they mean, also nonsense."""
+"""A blocking client that speaks frames: tests send exactly what they mean, also nonsense."""
 
 from __future__ import annotations
 
