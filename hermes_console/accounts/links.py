@@ -1,0 +1,84 @@
+"""One-time sign-in links: made on the machine by whoever may read the data directory, used once in
+a browser.
+
+The token is 32 random bytes signed with the installation's key; the database keeps only its hash.
+Opening the link changes nothing (mail scanners and previews open links): the button on its page
+uses it up.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from datetime import timedelta
+from typing import Final
+
+from django.core import signing
+from django.db import transaction
+from django.utils import timezone
+
+from hermes_console.accounts.models import SignInLink, User
+
+FIRST_ADMINISTRATOR: Final = "admin"
+LIFETIME: Final = timedelta(minutes=15)
+TOKEN_BYTES: Final = 32
+SALT: Final = "hermes.sign-in-link"
+
+
+def first_administrator() -> User:
+    """The administrator that links sign in: made without a password when there is no active one
+    yet.
+    """
+    user = User.objects.filter(is_superuser=True, is_active=True).order_by("pk").first()
+    if user is not None:
+        return user
+    user = User(username=FIRST_ADMINISTRATOR, is_superuser=True, is_staff=True)
+    user.set_unusable_password()
+    user.save()
+    return user
+
+
+def create_link(user: User) -> str:
+    """A new token for `user`, valid for LIFETIME and one use; expired rows go on this occasion."""
+    now = timezone.now()
+    SignInLink.objects.filter(expires_at__lt=now - LIFETIME).delete()
+    token = signing.TimestampSigner(salt=SALT).sign(secrets.token_urlsafe(TOKEN_BYTES))
+    SignInLink.objects.create(token_hash=_hash(token), user=user, expires_at=now + LIFETIME)
+    return token
+
+
+def is_usable(token: str) -> bool:
+    """Whether `use_link` would succeed now; changes nothing."""
+    if not _is_signed(token):
+        return False
+    return SignInLink.objects.filter(
+        token_hash=_hash(token), used_at=None, expires_at__gt=timezone.now(), user__is_active=True
+    ).exists()
+
+
+def use_link(token: str) -> User | None:
+    """The link's user, exactly once; None for a forged, used, expired or unknown one or a closed
+    account.
+    """
+    if not _is_signed(token):
+        return None
+    now = timezone.now()
+    with transaction.atomic():
+        is_mine = SignInLink.objects.filter(
+            token_hash=_hash(token), used_at=None, expires_at__gt=now, user__is_active=True
+        ).update(used_at=now)
+        if is_mine != 1:
+            return None
+        return SignInLink.objects.select_related("user").get(token_hash=_hash(token)).user
+
+
+def _is_signed(token: str) -> bool:
+    try:
+        signing.TimestampSigner(salt=SALT).unsign(token, max_age=LIFETIME)
+    except signing.BadSignature:
+        return False
+    return True
+
+
+def _hash(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()

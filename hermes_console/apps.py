@@ -1,0 +1,11 @@
+"""The console itself: clusters, commands, template tags."""
+
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class ConsoleConfig(AppConfig):
+    name = "hermes_console"
+    label = "console"
+    verbose_name = "HermesMQ console"

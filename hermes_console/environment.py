@@ -1,0 +1,139 @@
+"""What the console takes from its environment, as one frozen table. Pure: a mapping in, an
+`Environment` out.
+
+With neither HERMES_DATABASE_URL nor HERMES_REDIS_URL the console is embedded: SQLite files, an
+in-process channel layer and Celery's filesystem broker, all below `<HERMES_DATA_DIR>/console`. A
+bad value is a `BadEnvironment` that names the variable, what was found and what is expected.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+DATA_DIRECTORY_DEFAULT = ".hermes"
+CONSOLE_URL_DEFAULT = "http://127.0.0.1:8000"
+BOOTSTRAP_DEFAULT = "127.0.0.1:9092"
+METRICS_URL_DEFAULT = "http://127.0.0.1:9404/metrics"
+CLUSTER_NAME_DEFAULT = "local"
+HOSTS_DEFAULT = "localhost,127.0.0.1,[::1]"
+CLUSTER_NAME_PATTERN = re.compile(r"[a-z0-9-]{1,63}")
+
+
+class BadEnvironment(Exception):
+    """A variable holds what the console cannot use; the message says which, what was found and what
+    to set.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """Everything the settings are derived from. Directories are absolute; addresses are `host:port`
+    lists.
+    """
+
+    data_directory: Path
+    database: Mapping[str, object] | None
+    redis_url: str | None
+    cluster_name: str
+    bootstrap: str
+    metrics_url: str
+    console_url: str
+    allowed_hosts: tuple[str, ...]
+    trusted_origins: tuple[str, ...]
+    is_secure: bool
+    secret_key: str | None
+
+    @property
+    def is_embedded(self) -> bool:
+        return self.redis_url is None
+
+    @property
+    def console_directory(self) -> Path:
+        return self.data_directory / "console"
+
+
+def read_environment(variables: Mapping[str, str], working_directory: Path) -> Environment:
+    """The environment that `variables` describe. Raises BadEnvironment."""
+    data_directory = Path(variables.get("HERMES_DATA_DIR") or DATA_DIRECTORY_DEFAULT)
+    cluster_name = variables.get("HERMES_CLUSTER_NAME") or CLUSTER_NAME_DEFAULT
+    if not CLUSTER_NAME_PATTERN.fullmatch(cluster_name):
+        raise BadEnvironment(
+            f"HERMES_CLUSTER_NAME is {cluster_name!r}; expected 1 to 63 of a-z, 0-9 and -"
+        )
+    database_url = variables.get("HERMES_DATABASE_URL") or None
+    redis_url = variables.get("HERMES_REDIS_URL") or None
+    if redis_url is not None and urlsplit(redis_url).scheme not in {"redis", "rediss", "unix"}:
+        raise BadEnvironment("HERMES_REDIS_URL must begin with redis://, rediss:// or unix://")
+    return Environment(
+        data_directory=(working_directory / data_directory).absolute(),
+        database=None if database_url is None else parse_database_url(database_url),
+        redis_url=redis_url,
+        cluster_name=cluster_name,
+        bootstrap=parse_bootstrap(variables.get("HERMES_BOOTSTRAP") or BOOTSTRAP_DEFAULT),
+        metrics_url=parse_metrics_url(variables.get("HERMES_METRICS_URL", METRICS_URL_DEFAULT)),
+        console_url=(variables.get("HERMES_CONSOLE_URL") or CONSOLE_URL_DEFAULT).rstrip("/"),
+        allowed_hosts=_split(variables.get("HERMES_ALLOWED_HOSTS") or HOSTS_DEFAULT),
+        trusted_origins=_split(variables.get("HERMES_TRUSTED_ORIGINS") or ""),
+        is_secure=parse_flag("HERMES_SECURE", variables.get("HERMES_SECURE") or "0"),
+        secret_key=variables.get("HERMES_SECRET_KEY") or None,
+    )
+
+
+def parse_database_url(url: str) -> Mapping[str, object]:
+    """Django's DATABASES entry for `postgresql://user:password@host:port/name`. Raises
+    BadEnvironment.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in {"postgresql", "postgres"} or not parts.path.strip("/"):
+        raise BadEnvironment(
+            f"HERMES_DATABASE_URL begins with {parts.scheme or '(nothing)'!r}; "
+            "expected postgresql://user:password@host:port/name (unset: embedded SQLite)"
+        )
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": unquote(parts.path.lstrip("/")),
+        "USER": unquote(parts.username or ""),
+        "PASSWORD": unquote(parts.password or ""),
+        "HOST": unquote(parts.hostname or ""),
+        "PORT": str(parts.port or ""),
+    }
+
+
+def parse_bootstrap(text: str) -> str:
+    """`host:port[,host:port…]` as given, once every part is checked. Raises BadEnvironment."""
+    for address in text.split(","):
+        host, separator, port = address.strip().rpartition(":")
+        if not separator or not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise BadEnvironment(
+                f"HERMES_BOOTSTRAP has {address!r}; expected host:port, several joined by commas"
+            )
+    return text
+
+
+def parse_metrics_url(text: str) -> str:
+    """An http(s) URL, `/metrics` when it names no path, or "" for a cluster without one. Raises
+    BadEnvironment.
+    """
+    if text and urlsplit(text).scheme not in {"http", "https"}:
+        raise BadEnvironment(
+            f"HERMES_METRICS_URL is {text!r}; expected http://host:port/metrics or nothing"
+        )
+    return f"{text.rstrip('/')}/metrics" if text and not urlsplit(text).path.strip("/") else text
+
+
+def parse_flag(name: str, text: str) -> bool:
+    """Whether `text` means yes. Raises BadEnvironment but for 1, true, yes, 0, false, no."""
+    lowered = text.lower()
+    if lowered in {"1", "true", "yes"}:
+        return True
+    if lowered in {"0", "false", "no"}:
+        return False
+    raise BadEnvironment(f"{name} is {text!r}; expected 1 or 0")
+
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())

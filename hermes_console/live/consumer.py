@@ -1,0 +1,167 @@
+"""One browser's live socket: a subscription at a time, at most two frames a second, newest sample
+first.
+
+In: subscribe {view, cluster, parameters: {…}}, pause, resume. Out: snapshot {view, sequence, at_ms,
+html: {id: html}, points: {…}}, error {message}. JSON objects, their kind in `type`.
+A frame is whole: whoever misses one (the sequence jumps) loses only points of charts and fetches
+those again. The socket ends with its session, at most SESSION_CHECK_S later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from channels.db import database_sync_to_async
+from channels.generic.websocket import AsyncWebsocketConsumer
+
+from hermes_console.live.session import is_session_alive
+from hermes_console.live.topic import cluster_group
+from hermes_console.live.views import Frame, LiveView
+
+FRAME_INTERVAL_S: Final = 0.5
+SESSION_CHECK_S: Final = 15.0
+PARAMETERS_MAX: Final = 16
+PARAMETER_LENGTH_MAX: Final = 300
+CLOSE_SIGNED_OUT: Final = 4401
+CLOSE_BAD_MESSAGE: Final = 4400
+
+
+class Subscription(NamedTuple):
+    """What the browser looks at."""
+
+    view: str
+    cluster: str
+    parameters: Mapping[str, str]
+
+
+class BadMessage(Exception):
+    """The browser sent what no page of ours sends; the message says what was wrong."""
+
+
+class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  Channels ships no types
+    """Channels' protocol; `live_views` is the table of asgi.py."""
+
+    live_views: Mapping[str, LiveView] = {}
+
+    async def connect(self) -> None:
+        self._subscription: Subscription | None = None
+        self._group = ""
+        self._is_paused = False
+        self._is_due = asyncio.Event()
+        self._sender: asyncio.Task[None] | None = None
+        if not await database_sync_to_async(is_session_alive)(self.scope):
+            await self.close(CLOSE_SIGNED_OUT)
+            return
+        await self.accept()
+        self._sender = asyncio.create_task(self._send_frames())
+
+    async def disconnect(self, code: int) -> None:
+        if self._sender is not None:
+            self._sender.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._sender
+        await self._join("")
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        try:
+            message = read_message(text_data)
+            if message["type"] == "subscribe":
+                self._subscription = read_subscription(message, self.live_views)
+                await self._join(self._subscription.cluster)
+        except BadMessage as error:
+            await self.send(json.dumps({"type": "error", "message": str(error)}))
+            await self.close(CLOSE_BAD_MESSAGE)
+            return
+        self._is_paused = message["type"] == "pause"
+        if not self._is_paused:
+            self._is_due.set()
+
+    async def sample_ready(self, _event: dict[str, Any]) -> None:
+        """From the channel layer: the sampler has a new snapshot."""
+        if not self._is_paused:
+            self._is_due.set()
+
+    async def _send_frames(self) -> None:
+        """Until the socket ends. Cancellation leaves nothing half sent."""
+        next_session_check = time.monotonic() + SESSION_CHECK_S
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(SESSION_CHECK_S):
+                    await self._is_due.wait()
+            if time.monotonic() >= next_session_check:
+                next_session_check = time.monotonic() + SESSION_CHECK_S
+                if not await database_sync_to_async(is_session_alive)(self.scope):
+                    await self.close(CLOSE_SIGNED_OUT)
+                    return
+            if self._is_due.is_set():
+                self._is_due.clear()
+                await self._send_frame()
+                await asyncio.sleep(FRAME_INTERVAL_S)
+
+    async def _send_frame(self) -> None:
+        subscription = self._subscription
+        if subscription is None or self._is_paused:
+            return
+        view = self.live_views[subscription.view]
+        frame = await database_sync_to_async(view.frame)(
+            subscription.cluster, subscription.parameters
+        )
+        if frame is not None and subscription is self._subscription:
+            await self.send(frame_text(subscription.view, frame))
+
+    async def _join(self, cluster: str) -> None:
+        group = cluster_group(cluster) if cluster else ""
+        if group == self._group:
+            return
+        if self._group:
+            await self.channel_layer.group_discard(self._group, self.channel_name)
+        self._group = group
+        if group:
+            await self.channel_layer.group_add(group, self.channel_name)
+
+
+def read_message(text: str | None) -> dict[str, Any]:
+    """A message of a known type. Raises BadMessage."""
+    try:
+        message = json.loads(text or "")
+    except (ValueError, RecursionError) as error:
+        raise BadMessage("expected a JSON object") from error
+    if not isinstance(message, dict) or message.get("type") not in {"subscribe", "pause", "resume"}:
+        raise BadMessage("expected a type: subscribe, pause or resume")
+    return message
+
+
+def read_subscription(message: dict[str, Any], live_views: Mapping[str, LiveView]) -> Subscription:
+    """What a `subscribe` message asks for. Raises BadMessage."""
+    view, cluster = message.get("view"), message.get("cluster")
+    parameters = message.get("parameters", {})
+    if view not in live_views:
+        raise BadMessage(f"there is no view of that name; there are: {', '.join(live_views)}")
+    if not isinstance(cluster, str) or not 0 < len(cluster) <= PARAMETER_LENGTH_MAX:
+        raise BadMessage("cluster must be a name")
+    if not isinstance(parameters, dict) or len(parameters) > PARAMETERS_MAX:
+        raise BadMessage(f"parameters must be an object of at most {PARAMETERS_MAX} texts")
+    for value in (*parameters, *parameters.values()):
+        if not isinstance(value, str) or len(value) > PARAMETER_LENGTH_MAX:
+            raise BadMessage(f"a parameter is a text of at most {PARAMETER_LENGTH_MAX} characters")
+    return Subscription(str(view), cluster, parameters)
+
+
+def frame_text(view: str, frame: Frame) -> str:
+    """The frame as it goes over the wire."""
+    return json.dumps(
+        {
+            "type": "snapshot",
+            "view": view,
+            "sequence": str(frame.sequence),
+            "at_ms": str(frame.at_ms),
+            "html": frame.content.html,
+            "points": frame.content.points,
+        },
+        separators=(",", ":"),
+    )

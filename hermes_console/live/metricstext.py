@@ -1,0 +1,107 @@
+"""Reads the broker's Prometheus text into the few numbers that the console shows. Pure.
+
+Unknown lines are skipped: Apache Kafka behind an exporter has other names, then every number is
+None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from hermes_console.live.observation import MetricsObserved, TopicPartition
+
+LINES_MAX: Final = 2_000_000
+OLDEST_UNREAD: Final = "hermes_group_oldest_unread_seconds"
+SUMMED: Final = {
+    "hermes_records_in_total": "records_in_total",
+    "hermes_bytes_in_total": "bytes_in_total",
+    "hermes_records_out_total": "records_out_total",
+    "hermes_bytes_out_total": "bytes_out_total",
+    "hermes_disk_used_bytes": "disk_used_bytes",
+    "hermes_disk_free_bytes": "disk_free_bytes",
+    "hermes_log_size_bytes": "log_bytes",
+}
+COUNTERS: Final = frozenset(name for name in SUMMED if name.endswith("_total"))
+
+
+class MetricLine(NamedTuple):
+    """One sample of the text."""
+
+    name: str
+    labels: dict[str, str]
+    value: float
+
+
+def read_metrics(text: str) -> MetricsObserved:
+    """The numbers in `text`; a counter that was declared but never counted is 0, an absent one
+    None.
+    """
+    sums: dict[str, float] = {}
+    oldest: dict[tuple[str, TopicPartition], float] = {}
+    for line in text.splitlines()[:LINES_MAX]:
+        if line.startswith("# TYPE "):
+            declared = line.split(" ", 3)[2]
+            if declared in COUNTERS:
+                sums.setdefault(SUMMED[declared], 0.0)
+            continue
+        name = line[: _name_end(line)]
+        if name in SUMMED:
+            sums[SUMMED[name]] = sums.get(SUMMED[name], 0.0) + _value(line)
+        elif name == OLDEST_UNREAD:
+            labels = dict(_labels(line))
+            partition = labels.get("partition", "")
+            if partition.isdecimal():
+                key = TopicPartition(labels.get("topic", ""), int(partition))
+                oldest[labels.get("group", ""), key] = _value(line)
+    return MetricsObserved(
+        records_in_total=sums.get("records_in_total"),
+        bytes_in_total=sums.get("bytes_in_total"),
+        records_out_total=sums.get("records_out_total"),
+        bytes_out_total=sums.get("bytes_out_total"),
+        disk_used_bytes=_whole(sums.get("disk_used_bytes")),
+        disk_free_bytes=_whole(sums.get("disk_free_bytes")),
+        log_bytes=_whole(sums.get("log_bytes")),
+        oldest_unread_seconds=oldest,
+    )
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)
+
+
+def _name_end(line: str) -> int:
+    brace, space = line.find("{"), line.find(" ")
+    return min(position for position in (brace, space, len(line)) if position >= 0)
+
+
+def _value(line: str) -> float:
+    """The number after the labels (a timestamp may follow); 0 for what is none."""
+    words = line[line.rfind("}") + 1 :].split() if "}" in line else line.split()[1:]
+    try:
+        value = float(words[0])
+    except (IndexError, ValueError):
+        return 0.0
+    return value if value == value and abs(value) != float("inf") else 0.0  # noqa: PLR0124  NaN
+
+
+def _labels(line: str) -> Iterator[tuple[str, str]]:
+    """Label pairs; values may hold escaped quotes, backslashes and newlines."""
+    position = line.find("{") + 1
+    end = line.rfind("}")
+    while 0 < position < end:
+        equals = line.find('="', position)
+        if equals < 0:
+            return
+        name = line[position:equals].strip(", ")
+        value: list[str] = []
+        position = equals + 2
+        while position < end and line[position] != '"':
+            if line[position] == "\\":
+                position += 1
+                value.append({"n": "\n"}.get(line[position], line[position]))
+            else:
+                value.append(line[position])
+            position += 1
+        yield name, "".join(value)
+        position += 1

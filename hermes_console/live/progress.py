@@ -1,0 +1,70 @@
+"""How one group gets on with one partition: lag, progress of its commits, rewinds. Pure, a few
+numbers per partition.
+
+| state of the commit | verdict |
+|---|---|
+| none yet | unknown |
+| went back within REWOUND_FOR_MS, and the group has not caught up since | rewound |
+| has not moved for STALLED_AFTER_MS while records waited all that time | stalled |
+| otherwise | fine |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from hermes_console.samples.snapshot import Verdict
+
+STALLED_AFTER_MS: Final = 30_000
+REWOUND_FOR_MS: Final = 300_000
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """`progressed_at_ms`: when the commit last moved, or nothing waited, or watching began."""
+
+    committed: int
+    end: int
+    progressed_at_ms: int
+    rewound_at_ms: int | None = None
+    rewound_from: int = 0
+
+    @property
+    def lag(self) -> int:
+        return lag_of(self.committed, self.end)
+
+
+def lag_of(committed: int, end: int) -> int:
+    """Records that wait: max(0, end − committed); the end was read after the commit."""
+    return max(0, end - committed)
+
+
+def advance(before: Progress | None, committed: int, end: int, at_ms: int) -> Progress:
+    """The state after another sample."""
+    if before is None:
+        return Progress(committed, end, progressed_at_ms=at_ms)
+    if committed < before.committed:
+        return Progress(committed, end, at_ms, rewound_at_ms=at_ms, rewound_from=before.committed)
+    has_moved = committed > before.committed or lag_of(committed, end) == 0
+    after = replace(
+        before,
+        committed=committed,
+        end=end,
+        progressed_at_ms=at_ms if has_moved else before.progressed_at_ms,
+    )
+    is_over = before.rewound_at_ms is not None and (
+        after.lag == 0 or at_ms - before.rewound_at_ms >= REWOUND_FOR_MS
+    )
+    return replace(after, rewound_at_ms=None) if is_over else after
+
+
+def judge_partition(progress: Progress | None, at_ms: int) -> Verdict:
+    """The verdict of the table above."""
+    if progress is None:
+        return Verdict.UNKNOWN
+    if progress.lag and at_ms - progress.progressed_at_ms >= STALLED_AFTER_MS:
+        return Verdict.STALLED
+    if progress.rewound_at_ms is not None and progress.lag:
+        return Verdict.REWOUND
+    return Verdict.FINE

@@ -1,0 +1,85 @@
+"""What the overview shows: the same context for the page and for its live pieces."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from django.template.loader import render_to_string
+
+from hermes_console.clusters import Cluster
+from hermes_console.content import LiveContent
+from hermes_console.samples.read import ThroughputPoint, cluster_history
+from hermes_console.samples.snapshot import (
+    NEEDS_ATTENTION,
+    ClusterSnapshot,
+    Disk,
+    by_attention,
+)
+from hermes_console.spans import SPANS, Span, chart_points, requested_span
+
+ATTENTION_ROWS_MAX: Final = 8
+DISK_SCARCE_SHARE: Final = 0.1
+LIVE_PIECES: Final = {
+    "live-banner": "live/banner.html",
+    "live-tiles": "overview/tiles.html",
+    "live-attention": "overview/attention.html",
+    "live-brokers": "overview/brokers.html",
+    "live-twin": "overview/twin.html",
+}
+
+
+def overview_context(
+    cluster: Cluster, snapshot: ClusterSnapshot | None, span: Span
+) -> dict[str, Any]:
+    """Everything the page's templates name. Without a snapshot the page says that it waits."""
+    ordered = by_attention(snapshot.groups) if snapshot else []
+    ailing = [group for group in ordered if group.verdict in NEEDS_ATTENTION]
+    return {
+        "cluster": cluster,
+        "snapshot": snapshot,
+        "span": span,
+        "spans": SPANS,
+        "attention": ailing[:ATTENTION_ROWS_MAX],
+        "attention_more": max(0, len(ailing) - ATTENTION_ROWS_MAX),
+        "ailing_count": len(ailing),
+        "disk_share": disk_share(snapshot.disk) if snapshot else None,
+        "is_disk_scarce": is_disk_scarce(snapshot.disk) if snapshot else False,
+        "twin": _history(cluster, span, span.step_s),
+    }
+
+
+def render_live(
+    cluster: Cluster, snapshot: ClusterSnapshot, parameters: Mapping[str, str]
+) -> LiveContent:
+    """The page's pieces and the newest point of its chart."""
+    context = overview_context(cluster, snapshot, requested_span(parameters))
+    html = {key: render_to_string(template, context) for key, template in LIVE_PIECES.items()}
+    row = (snapshot.at_ms // 1000, snapshot.rates.messages_in, snapshot.rates.messages_out)
+    return LiveContent(html, {"points": chart_points([row])})
+
+
+def throughput_points(cluster: Cluster, span: Span) -> list[list[Any]]:
+    """[at_s, messages in/s, messages out/s], oldest first."""
+    rows = _history(cluster, span, step_s=max(1, span.seconds // 900))
+    return chart_points([(row.at_s, row.messages_in_per_s, row.messages_out_per_s) for row in rows])
+
+
+def disk_share(disk: Disk) -> int | None:
+    """Percent of the file system in use, 0 to 100; None when unknown."""
+    if disk.used_bytes is None or disk.free_bytes is None or not disk.used_bytes + disk.free_bytes:
+        return None
+    return round(100 * disk.used_bytes / (disk.used_bytes + disk.free_bytes))
+
+
+def is_disk_scarce(disk: Disk) -> bool:
+    share = disk_share(disk)
+    return share is not None and share > 100 * (1 - DISK_SCARCE_SHARE)
+
+
+def _history(cluster: Cluster, span: Span, step_s: int) -> list[ThroughputPoint]:
+    until_s = int(time.time()) + 1
+    return cluster_history(
+        cluster.pk, since_s=until_s - span.seconds, until_s=until_s, step_s=step_s
+    )

@@ -1,0 +1,213 @@
+"""The shapes of what was observed and judged, and their JSON text for the database. Pure.
+
+Numbers here are Python's (exact at any size); whoever sends one to a browser sends offsets and
+counts as strings. `lag` None means unknown (nothing committed yet), never 0.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any, Final, Self
+
+SNAPSHOT_FORMAT: Final = 1
+
+
+class Verdict(StrEnum):
+    """How a group does, worst first; `SEVERITY` orders them."""
+
+    STALLED = "stalled"
+    STOPPED = "stopped"
+    REWOUND = "rewound"
+    FALLING_BEHIND = "falling-behind"
+    UNKNOWN = "unknown"
+    FINE = "fine"
+
+
+SEVERITY: Final = {verdict: rank for rank, verdict in enumerate(Verdict)}
+NEEDS_ATTENTION: Final = frozenset(
+    {Verdict.STALLED, Verdict.STOPPED, Verdict.REWOUND, Verdict.FALLING_BEHIND}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSnapshot:
+    """One node as the cluster's metadata names it."""
+
+    id: int
+    host: str
+    port: int
+    rack: str
+    is_controller: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Per second, since the sample before; None where the broker's metrics do not say."""
+
+    messages_in: float | None = None
+    bytes_in: float | None = None
+    messages_out: float | None = None
+    bytes_out: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """Bytes; None where the broker's metrics do not say. `log_bytes` is what the topics' segments
+    take.
+    """
+
+    used_bytes: int | None = None
+    free_bytes: int | None = None
+    log_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSnapshot:
+    """One partition as one group sees it."""
+
+    topic: str
+    partition: int
+    log_start: int
+    end: int
+    committed: int | None
+    lag: int | None
+    lag_seconds: float | None
+    is_at_least: bool
+    verdict: Verdict
+    member_id: str
+    client_id: str
+    client_host: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSnapshot:
+    """One member and how many partitions it reads."""
+
+    member_id: str
+    instance_id: str
+    client_id: str
+    client_host: str
+    partition_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSummary:
+    """One row of the groups list. Rates are messages per second over the trend window; None: not
+    known yet.
+    """
+
+    name: str
+    state: str
+    protocol: str
+    member_count: int
+    partition_count: int
+    unknown_count: int
+    lag: int | None
+    lag_seconds: float | None
+    is_at_least: bool
+    produced_per_s: float | None
+    consumed_per_s: float | None
+    drain_seconds: float | None
+    verdict: Verdict
+    reason: str
+    topics: tuple[str, ...] = ()
+
+    @property
+    def slope_per_s(self) -> float | None:
+        """By how many messages per second the lag grows (below 0: shrinks)."""
+        if self.produced_per_s is None or self.consumed_per_s is None:
+            return None
+        return self.produced_per_s - self.consumed_per_s
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDetail:
+    """A group with its partitions and members."""
+
+    summary: GroupSummary
+    partitions: tuple[PartitionSnapshot, ...]
+    members: tuple[MemberSnapshot, ...]
+
+    def to_text(self) -> str:
+        return json.dumps(
+            {
+                "format": SNAPSHOT_FORMAT,
+                "summary": asdict(self.summary),
+                "partitions": [asdict(partition) for partition in self.partitions],
+                "members": [asdict(member) for member in self.members],
+            },
+            separators=(",", ":"),
+        )
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        fields = json.loads(text)
+        return cls(
+            summary=_summary(fields["summary"]),
+            partitions=tuple(
+                PartitionSnapshot(**{**one, "verdict": Verdict(one["verdict"])})
+                for one in fields["partitions"]
+            ),
+            members=tuple(MemberSnapshot(**member) for member in fields["members"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSnapshot:
+    """A cluster at `at_ms`. After a failed sample everything but `sequence`, `at_ms` and `trouble`
+    is the last known, from `reached_at_ms` (0: never reached).
+    """
+
+    sequence: int
+    at_ms: int
+    reached_at_ms: int
+    trouble: str = ""
+    metrics_trouble: str = ""
+    cluster_id: str = ""
+    brokers: tuple[BrokerSnapshot, ...] = ()
+    topic_count: int = 0
+    partition_count: int = 0
+    rates: Rates = field(default_factory=Rates)
+    disk: Disk = field(default_factory=Disk)
+    groups: tuple[GroupSummary, ...] = ()
+
+    def to_text(self) -> str:
+        fields = {"format": SNAPSHOT_FORMAT, **asdict(self)}
+        return json.dumps(fields, separators=(",", ":"))
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        fields = json.loads(text)
+        del fields["format"]
+        return cls(
+            **{
+                **fields,
+                "brokers": tuple(BrokerSnapshot(**broker) for broker in fields["brokers"]),
+                "rates": Rates(**fields["rates"]),
+                "disk": Disk(**fields["disk"]),
+                "groups": tuple(_summary(group) for group in fields["groups"]),
+            }
+        )
+
+
+def by_attention(groups: tuple[GroupSummary, ...]) -> list[GroupSummary]:
+    """Groups, those that need attention most first: by verdict, then by lag in seconds, then by
+    lag, then by name.
+    """
+    return sorted(
+        groups,
+        key=lambda group: (
+            SEVERITY[group.verdict],
+            -(group.lag_seconds or 0.0),
+            -(group.lag or 0),
+            group.name,
+        ),
+    )
+
+
+def _summary(fields: dict[str, Any]) -> GroupSummary:
+    return GroupSummary(
+        **{**fields, "verdict": Verdict(fields["verdict"]), "topics": tuple(fields["topics"])}
+    )

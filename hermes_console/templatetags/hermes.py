@@ -1,0 +1,100 @@
+"""Filters and tags of every template (no `load` needed): icons, numbers, lines, verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+from django import template
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString, mark_safe
+
+from hermes_console import words
+from hermes_console.icons import ICONS
+from hermes_console.samples.read import LagPoint
+from hermes_console.samples.snapshot import Verdict
+
+DAY_S: Final = 86_400
+SPARKLINE_WIDTH: Final = 120
+SPARKLINE_HEIGHT: Final = 26
+VERDICT_WORDS: Final = {
+    Verdict.STALLED: "Stalled",
+    Verdict.STOPPED: "Stopped",
+    Verdict.REWOUND: "Rewound",
+    Verdict.FALLING_BEHIND: "Falling behind",
+    Verdict.UNKNOWN: "Unknown",
+    Verdict.FINE: "Fine",
+}
+
+register = template.Library()
+register.filter("number", words.number)
+register.filter("rate", words.rate)
+register.filter("signed_rate", words.signed_rate)
+register.filter("size", words.size)
+register.filter("duration", words.duration)
+
+
+@register.simple_tag
+def icon(name: str) -> SafeString:
+    """An inline SVG; the text beside it carries the meaning."""
+    strokes = mark_safe(ICONS[name])  # noqa: S308  our own table
+    return format_html(
+        '<svg class="icon" viewBox="0 0 16 16" aria-hidden="true" focusable="false">{}</svg>',
+        strokes,
+    )
+
+
+@register.simple_tag
+def verdict(value: Verdict) -> SafeString:
+    """A badge: icon, word and colour."""
+    return format_html(
+        '<span class="badge badge-{}">{}{}</span>',
+        value.value,
+        icon(value.value),
+        VERDICT_WORDS[value],
+    )
+
+
+@register.filter
+def clock(at_ms: int) -> str:
+    """The time of day in the page's time zone."""
+    return words.clock(at_ms, timezone.get_current_timezone())
+
+
+@register.simple_tag
+def sparkline(points: Sequence[LagPoint], since_s: int, until_s: int) -> SafeString:
+    """Lag over time as a small picture with a sentence for those who do not see it; a gap where
+    nothing is known.
+    """
+    known = [(point.at_s, point.lag) for point in points if point.lag is not None]
+    if len(known) < 2:
+        return format_html('<span class="quiet">{}</span>', "no history yet")
+    highest = max(lag for _, lag in known)
+    coordinates = [
+        (
+            (at_s - since_s) / (until_s - since_s) * SPARKLINE_WIDTH,
+            SPARKLINE_HEIGHT - 1.5 - (lag / highest if highest else 0) * (SPARKLINE_HEIGHT - 4),
+        )
+        for at_s, lag in known
+    ]
+    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in coordinates)
+    left, right = coordinates[0][0], coordinates[-1][0]
+    area = f"{left:.1f},{SPARKLINE_HEIGHT} {line} {right:.1f},{SPARKLINE_HEIGHT}"
+    return format_html(
+        '<svg class="sparkline" viewBox="0 0 {} {}" role="img" aria-label="{}">'
+        '<polygon points="{}"/><polyline points="{}"/></svg>',
+        SPARKLINE_WIDTH,
+        SPARKLINE_HEIGHT,
+        f"lag from {known[0][1]:,} to {known[-1][1]:,}, highest {highest:,}",
+        area,
+        line,
+    )
+
+
+@register.filter
+def moment(at_s: int, span_seconds: int) -> str:
+    """The time of day of a point, with the date when the span is longer than a day."""
+    at = datetime.fromtimestamp(at_s, timezone.get_current_timezone())
+    return at.strftime("%Y-%m-%d %H:%M" if span_seconds > DAY_S else "%H:%M:%S")
