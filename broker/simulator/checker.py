@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from broker.simulator.history import FAIL, INFO, INVOKE, OK, Event
@@ -133,37 +134,48 @@ def final_log_is_whole(events: Sequence[Event]) -> Iterator[str]:
 
 
 def committed_offset_never_moves_back(events: Sequence[Event]) -> Iterator[str]:
-    """A committed offset that is read is the last acknowledged commit, or one whose fate was
-    open.
+    """A committed offset that is read is not below one that was acknowledged before the question,
+    and somebody committed it. A commit whose fate is open may take effect late: then it may be
+    read.
     """
-    highest: dict[tuple[str, Place], int] = {}
-    opened: dict[int, Event] = {}
-    at_invocation: dict[int, tuple[int, set[int]]] = {}
-    unsure: dict[tuple[str, Place], set[int]] = defaultdict(set)
+    register: dict[tuple[str, Place], _Register] = defaultdict(_Register)
+    asked: dict[int, tuple[Event, int]] = {}
     for event in events:
-        operation, kind = event["operation"], event["kind"]
-        if operation not in {"commit", "committed"}:
+        if event["operation"] not in {"commit", "committed"}:
             continue
-        if kind == INVOKE:
-            opened[event["id"]] = event
-            key = (event["group"], _place(event))
-            if operation == "commit":
-                unsure[key].add(event["offset"])
-            at_invocation[event["id"]] = (highest.get(key, -1), unsure[key])
+        if event["kind"] == INVOKE:
+            state = register[event["group"], _place(event)]
+            asked[event["id"]] = (event, state.acknowledged)
+            if event["operation"] == "commit":
+                state.open[event["id"]] = event["offset"]
+                state.committed.add(event["offset"])
             continue
-        asked = opened[event["id"]]
-        key = (asked["group"], _place(asked))
-        if operation == "commit" and kind == OK:
-            highest[key] = max(highest.get(key, -1), asked["offset"])
-        elif operation == "commit" and kind == FAIL:
-            unsure[key].discard(asked["offset"])
-        elif operation == "committed" and kind == OK:
-            before, possible = at_invocation[event["id"]]
+        question, before = asked[event["id"]]
+        key = (question["group"], _place(question))
+        state = register[key]
+        if event["operation"] == "commit":
+            state.end(event["id"], question["offset"], event["kind"])
+        elif event["kind"] == OK:
             found = event["offset"]
-            if found < before:
+            if found < before and found not in state.open.values():
                 yield f"{key}: committed offset {found} is read after {before} was acknowledged"
-            elif found >= 0 and found not in possible:
+            elif found >= 0 and found not in state.committed:
                 yield f"{key}: committed offset {found} is read, nobody committed it"
+
+
+class _Register:
+    """One group's offset of one partition: what was acknowledged, and what may still happen."""
+
+    def __init__(self) -> None:
+        self.acknowledged = -1
+        self.open: dict[int, int] = {}
+        self.committed: set[int] = set()
+
+    def end(self, identity: int, offset: int, kind: str) -> None:
+        if kind == OK:
+            self.acknowledged = max(self.acknowledged, offset)
+        if kind != INFO:
+            self.open.pop(identity, None)
 
 
 def watermark_never_moves_back(events: Sequence[Event]) -> Iterator[str]:
@@ -239,7 +251,7 @@ def _final_records(events: Sequence[Event]) -> dict[Place, list[tuple[int, Any]]
 def _gaps(offsets: Sequence[int]) -> str:
     if not offsets:
         return "no record"
-    for before, after in zip(offsets, offsets[1:], strict=False):
+    for before, after in pairwise(offsets):
         if after != before + 1:
             return f"{before} and then {after}"
     return f"[{offsets[0]}, {offsets[-1] + 1})"

@@ -3,16 +3,16 @@
 knows: a time-out, a lost connection); an invoke and its outcome share `id`. The other fields depend
 on `operation`:
 
-| operation | fields                                                                                    |
-|-----------|-------------------------------------------------------------------------------------------|
-| send      | producer, is_idempotent, topic, partition, value, sequence; ok: offset                    |
-| poll      | reader, topic, partition, position; ok: records [[offset, value], …], high_watermark      |
-| commit    | group, topic, partition, offset                                                           |
-| committed | group, topic, partition; ok: offset (-1: none)                                            |
-| final     | topic, partition; ok: start, end, records: everything there is after the heal             |
- `topic` is the name and the incarnation of a topic ("orders/1"): a recreated topic is another one.
-`reader` is one uninterrupted run of one consumer over one partition: a seek or a new assignment
-makes another.
+| operation | fields                                                                        |
+|-----------|-------------------------------------------------------------------------------|
+| send      | producer, is_idempotent, topic, partition, value, sequence; ok: offset        |
+| poll      | reader, topic, partition, position; ok: records, high_watermark (or null)     |
+| commit    | group, topic, partition, offset                                               |
+| committed | group, topic, partition; ok: offset (-1: none)                                |
+| final     | topic, partition; ok: start, end, records: all there is after the heal        |
+ `records` is [[offset, value], …]. `topic` is the name and the incarnation of a topic ("orders/1"):
+a recreated topic is another one. `reader` is one uninterrupted run of one consumer over one
+partition: a seek or a new assignment makes another.
 """
 
 from __future__ import annotations

@@ -1,0 +1,167 @@
+"""What goes wrong in a seed: its own mix of faults, drawn from the seed, one after another until
+the world heals.
+
+| fault          | what it does                                                                  |
+|----------------|-------------------------------------------------------------------------------|
+| kill           | SIGKILL to the broker, now                                                    |
+| kill_in_append | SIGKILL inside one of the next appends: a prefix of it is written             |
+| stop           | a clean stop and a new start                                                  |
+| pause          | the broker's process stands still for seconds (SIGSTOP)                       |
+| reset          | some connections are reset                                                    |
+| cut            | one direction between the broker and a client is silent for seconds           |
+| slow           | a client's link is slow for seconds                                           |
+| refuse         | new connections of a client are refused for seconds                           |
+| full           | the disk has no space for seconds                                             |
+| broken_disk    | I/O errors for a moment; then the broker is restarted, as its operator must   |
+| clock          | the wall clock jumps up to a day, either way                                  |
+| cold           | most reads must wait for the device                                           |
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from broker.simulator.world import BrokerHost, World
+
+PAUSE_BETWEEN_S_MAX: Final = 4.0
+FAULT_S_MAX: Final = 6.0
+DOWN_S_MAX: Final = 3.0
+CLOCK_JUMP_MS_MAX: Final = 24 * 3_600_000
+SLOW_DELAY_S_MAX: Final = 1.0
+MIX_PROBABILITY: Final = 0.5
+COLD_PROBABILITY: Final = 0.9
+
+SPARED: Final = frozenset({"recycler"})
+"""Clients whose link stays whole."""
+
+
+class Nemesis:
+    """One seed's faults. `clients` are the names whose links may suffer."""
+
+    def __init__(self, world: World, host: BrokerHost, clients: list[str]) -> None:
+        self.world = world
+        self.host = host
+        self._random = world.random_for("nemesis")
+        self._clients = [name for name in clients if name not in SPARED]
+        self._faults: dict[str, Callable[[], Awaitable[None]]] = {
+            "kill": self._kill,
+            "kill_in_append": self._kill_in_append,
+            "stop": self._stop,
+            "pause": self._pause,
+            "reset": self._reset,
+            "cut": self._cut,
+            "slow": self._slow,
+            "refuse": self._refuse,
+            "full": self._full,
+            "broken_disk": self._broken_disk,
+            "clock": self._clock,
+            "cold": self._cold,
+        }
+        self.mix = {
+            name: self._random.randint(1, 5)
+            for name in self._faults
+            if self._random.random() < MIX_PROBABILITY
+        } or {"kill": 1}
+
+    async def run(self) -> None:
+        """Until cancelled; `heal` repairs what is broken then."""
+        names = list(self.mix)
+        while True:
+            await asyncio.sleep(self._random.random() * PAUSE_BETWEEN_S_MAX)
+            (name,) = self._random.choices(names, [self.mix[each] for each in names])
+            self.world.counters[f"fault {name}"] += 1
+            await self._faults[name]()
+
+    async def heal(self) -> None:
+        """Everything works from now on; a broken disk's broker gets the restart that it needs."""
+        faults = self.host.image.faults
+        was_broken = faults.error_probability > 0
+        faults.is_full = False
+        faults.error_probability = 0.0
+        faults.kill_at_append = 0
+        if self.host.process is not None:
+            self.host.process.is_paused = False
+        self.world.fabric.heal()
+        if was_broken:
+            self.host.kill()
+        self.host.wanted = True
+
+    async def _kill(self) -> None:
+        await self._stay_down(self.host.kill)
+
+    async def _kill_in_append(self) -> None:
+        self.host.wanted = True
+        self.host.image.faults.kill_at_append = self._random.randint(1, 20)
+
+    async def _stop(self) -> None:
+        self.host.wanted = False
+        await self.host.stop()
+        await asyncio.sleep(self._random.random() * DOWN_S_MAX)
+        self.host.wanted = True
+
+    async def _pause(self) -> None:
+        process = self.host.process
+        if process is not None:
+            process.is_paused = True
+            await self._a_while()
+            process.is_paused = False
+
+    async def _reset(self) -> None:
+        count = self.world.fabric.reset_some(self._random.random())
+        self.world.counters["connections reset"] += count
+
+    async def _cut(self) -> None:
+        pair = self._direction()
+        self.world.fabric.set_cut(*pair, is_cut=True)
+        await self._a_while()
+        self.world.fabric.set_cut(*pair, is_cut=False)
+
+    async def _slow(self) -> None:
+        link = self.world.fabric.link(*self._direction())
+        before = link.delay_s_min, link.delay_s_max
+        link.delay_s_max = self._random.random() * SLOW_DELAY_S_MAX + link.delay_s_min
+        await self._a_while()
+        link.delay_s_min, link.delay_s_max = before
+
+    async def _refuse(self) -> None:
+        link = self.world.fabric.link(self._random.choice(self._clients), "broker")
+        link.refuses = True
+        self.world.fabric.reset_some(0.3)
+        await self._a_while()
+        link.refuses = False
+
+    async def _full(self) -> None:
+        self.host.image.faults.is_full = True
+        await self._a_while()
+        self.host.image.faults.is_full = False
+
+    async def _broken_disk(self) -> None:
+        self.host.image.faults.error_probability = 0.05 + self._random.random() * 0.5
+        await asyncio.sleep(self._random.random() * 2)
+        self.host.image.faults.error_probability = 0.0
+        await self._stay_down(self.host.kill)
+
+    async def _clock(self) -> None:
+        jump = self._random.randint(-CLOCK_JUMP_MS_MAX, CLOCK_JUMP_MS_MAX)
+        self.world.wall.skew_ms += jump
+
+    async def _cold(self) -> None:
+        self.host.image.faults.cold_read_probability = COLD_PROBABILITY
+        await self._a_while()
+        self.host.image.faults.cold_read_probability = 0.05
+
+    async def _stay_down(self, kill: Callable[[], None]) -> None:
+        self.host.wanted = self._random.random() < 0.5
+        kill()
+        if not self.host.wanted:
+            await asyncio.sleep(self._random.random() * DOWN_S_MAX)
+            self.host.wanted = True
+
+    async def _a_while(self) -> None:
+        await asyncio.sleep(self._random.random() * FAULT_S_MAX)
+
+    def _direction(self) -> tuple[str, str]:
+        client = self._random.choice(self._clients)
+        return (client, "broker") if self._random.random() < 0.5 else ("broker", client)
