@@ -63,7 +63,7 @@ async def _grow(
         text = f"{topic.name} is an internal topic: its number of partitions is fixed"
         raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
     assignments = None
-    if wanted.assignments is not None:
+    if wanted.assignments:
         assignments = [item.broker_ids for item in wanted.assignments]
     growth = broker.catalog.create_partitions(
         wanted.name, wanted.count, assignments, is_validation_only=is_validation_only
