@@ -116,7 +116,7 @@ class GroupSettings:
     )
     offsets_topic_segment_bytes: int = setting(
         "offsets.topic.segment.bytes",
-        100 << 20,
+        4 << 20,
         "Segment size of the internal topic __consumer_offsets: small, so that it is cleaned and "
         "loaded quickly.",
         unit=Unit.BYTES,

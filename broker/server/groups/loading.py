@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Final
 
 from broker.coordinators.group.replay import Replay
 from broker.coordinators.group.shard import GroupShard
-from broker.records.iterate import iterate_batches, iterate_records
 
 if TYPE_CHECKING:
     from broker.server.partition import Partition
 
 READ_BYTES: Final = 256 * 1024
 """Read from the log at a time."""
+SLICE_BYTES: Final = 32 * 1024
+"""Replayed before the loop gets its turn: some 250 small batches, below 2 ms."""
 SLICE_RECORDS: Final = 200
-"""Records handled before the loop gets its turn: below 2 ms."""
+"""Records decoded before the loop gets its turn."""
 
 
 async def load_shard(partition: Partition) -> GroupShard:
@@ -26,18 +27,14 @@ async def load_shard(partition: Partition) -> GroupShard:
     replay = Replay()
     log = partition.log
     offset, end_offset = log.log_start_offset, log.written_end_offset
-    since_pause = 0
     while offset < end_offset:
         result = partition.read(offset, READ_BYTES, end_offset, at_least_one=True)
         if result is None:
             result = await partition.read_cold(offset, READ_BYTES, end_offset, at_least_one=True)
-        for batch in iterate_batches(result.records):
-            for record in iterate_records(batch):
-                replay.add(record.key, record.value)
-                since_pause += 1
-            if since_pause >= SLICE_RECORDS:
-                since_pause = 0
-                await asyncio.sleep(0)
+        position = 0
+        while position < len(result.records):
+            position = replay.add_batches(result.records, position, SLICE_BYTES)
+            await asyncio.sleep(0)
         if result.next_offset <= offset:
             break  # the rest was compacted away
         offset = result.next_offset
