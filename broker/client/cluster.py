@@ -75,7 +75,7 @@ class _Link(NamedTuple):
 
 
 class Cluster:
-    """`close` it in the end. Methods raise ClientError; a cancelled call leaves everything usable."""
+    """`close` it in the end. Methods raise ClientError; a cancelled call leaves all usable."""
 
     def __init__(
         self, network: Network, clock: Clock, ids: IdSource, settings: ClientSettings
@@ -93,6 +93,7 @@ class Cluster:
         self._coordinators: dict[str, int] = {}
         self._refreshed_ms: dict[str, float] = {}
         self._bootstrap_index = ids.below(len(settings.bootstrap_servers))
+        self._purpose_count = 0
         self._is_closed = False
 
     async def start(self) -> None:
@@ -257,6 +258,16 @@ class Cluster:
         """The coordinator proved wrong: ask again before the next use."""
         self._coordinators.pop(group_id, None)
 
+    def new_purpose(self, kind: str) -> str:
+        """A purpose that nobody else has: its owner's requests wait behind no one else's."""
+        self._purpose_count += 1
+        return f"{kind}-{self._purpose_count}"
+
+    def release(self, purpose: str) -> None:
+        """Close the connections of that purpose."""
+        for target in [key for key in self._links if key.purpose == purpose]:
+            self._links.pop(target).connection.close()
+
     async def controller(self) -> int:
         """The node for administration. One attempt."""
         if self.controller_id not in self.nodes:
@@ -310,7 +321,7 @@ class Cluster:
         return await self._open(_Target(node_id, node.host, node.port, purpose))
 
     async def _any_link(self) -> _Link:
-        """A live connection to anybody, else a known broker, else one of the bootstrap addresses."""
+        """A live connection to anybody, else to a known broker, else to a bootstrap address."""
         for target, link in self._links.items():
             if link.connection.is_open and target.purpose == "":
                 return link

@@ -117,16 +117,15 @@ class Lane:
     def succeed(self, base_offset: int, log_append_time_ms: int) -> int:
         """The first batch is stored: resolve its futures. Returns the bytes that it held."""
         batch = self.queue.popleft()
-        for index, (record, delivery) in enumerate(
-            zip(batch.records, batch.deliveries, strict=True)
-        ):
+        pairs = zip(batch.records, batch.deliveries, strict=True)
+        for index, (record, delivery) in enumerate(pairs):
             if not delivery.done():
                 offset = base_offset + index if base_offset >= 0 else -1
                 timestamp_ms = record.timestamp_ms if log_append_time_ms < 0 else log_append_time_ms
                 delivery.set_result(
                     RecordMetadata(self.topic, self.partition, offset, timestamp_ms or 0)
                 )
-        return batch.size
+        return batch.size - BATCH_OVERHEAD_BYTES
 
     def fail(self, error: ClientError) -> int:
         """The first batch is given up. Returns the bytes that it held."""
@@ -136,10 +135,10 @@ class Lane:
         for delivery in batch.deliveries:
             if not delivery.done():
                 delivery.set_exception(error)
-        return batch.size
+        return batch.size - BATCH_OVERHEAD_BYTES
 
     def take_back_sequence(self) -> None:
-        """The first batch was not stored under its numbers and is to be encoded anew, or dropped."""
+        """The first batch was not stored under its numbers and is to be encoded anew or dropped."""
         batch = self.queue[0]
         if batch.encoded is None:
             return

@@ -12,6 +12,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
+import structlog
+
 from broker.client.cluster import ANY_NODE, Cluster
 from broker.client.failure import BrokerRefusal, ClientError, TimedOut
 from broker.client.lane import Delivery, Lane, RecordMetadata, record_size
@@ -36,6 +38,8 @@ ACKS_NONE: Final = 0
 ACKS_LEADER: Final = 1
 ACKS_ALL: Final = -1
 PURPOSE: Final = "produce"
+
+_log = structlog.get_logger("hermes.client")
 
 _STORED: Final = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
 _NEW_EPOCH: Final = frozenset(
@@ -81,7 +85,7 @@ class Producer:
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
         self._buffered_bytes = 0
-        self._is_flushing = False
+        self._flush_count = 0
         self._is_closed = False
         self._identity: tuple[int, int] | None = None
         self._identity_lock = asyncio.Lock()
@@ -155,12 +159,12 @@ class Producer:
         ]
         if not waiting:
             return
-        self._is_flushing = True
+        self._flush_count += 1
         self._wake.set()
         try:
             await asyncio.wait(waiting)
         finally:
-            self._is_flushing = False
+            self._flush_count -= 1
 
     async def close(self, *, timeout_ms: int = 5_000) -> None:
         """Flush for at most `timeout_ms`, then give up the rest. Closing twice is fine."""
@@ -206,8 +210,6 @@ class Producer:
 
     def _release(self, batch_bytes: int) -> None:
         self._buffered_bytes = max(0, self._buffered_bytes - batch_bytes)
-        if not any(lane.queue for lane in self._lanes.values()):
-            self._buffered_bytes = 0
         self._room.set()
 
     async def _run(self) -> None:
@@ -221,7 +223,7 @@ class Producer:
                 pass
 
     def _drain(self, now_ms: float) -> float | None:
-        """Send what is due. Returns in how many ms the next batch will be, None when there is none."""
+        """Send what is due. Returns in how many ms the next batch is, None when there is none."""
         due: dict[int | None, list[Lane]] = {}
         delay_ms: float | None = None
         for lane in self._lanes.values():
@@ -244,7 +246,7 @@ class Producer:
     def _wait_of(self, lane: Lane, now_ms: float) -> float:
         """In how many ms the lane's first batch is due."""
         batch = lane.queue[0]
-        if self._is_flushing or batch.is_closed:
+        if self._flush_count or batch.is_closed:
             return batch.not_before_ms - now_ms
         return batch.created_ms + self._settings.linger_ms - now_ms
 
@@ -254,6 +256,10 @@ class Producer:
         except ClientError as error:
             for lane in lanes:
                 self._on_failure(lane, error)
+        except Exception as error:  # noqa: BLE001 - a task's root: the records must not wait for ever
+            _log.error("a batch cannot be sent", exc_info=error)
+            for lane in lanes:
+                self._release(lane.fail(ClientError(f"a bug in this client: {error!r}")))
         finally:
             for lane in lanes:
                 lane.is_in_flight = False
