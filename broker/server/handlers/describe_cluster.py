@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from broker.errors import ErrorCode
+from broker.server.authorized import CLUSTER_OPERATIONS, NOT_ASKED
 from broker.server.context import RequestContext
 from broker.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -35,8 +36,10 @@ def handle_describe_cluster(
         text = "this is a broker: ask it for brokers (endpoint type 1)"
         reply(DescribeClusterResponse(error_code=code, error_message=text))
         return
+    asks = request.include_cluster_authorized_operations
     reply(
         DescribeClusterResponse(
+            cluster_authorized_operations=CLUSTER_OPERATIONS if asks else NOT_ASKED,
             cluster_id=broker.cluster_id,
             controller_id=broker.node_id,
             brokers=[
