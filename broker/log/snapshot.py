@@ -4,10 +4,10 @@ scanned.
 Not here: when one is taken. It is written only after the log below `offset` was synced, and
 replaced atomically, so a whole one can be trusted as far as it goes; it says nothing of what
 follows.
-Big endian: 0 magic "HSNP" · 4 version u16 · 6 zero u16 · then i64: 8 offset · 16 segment base
+Big endian: 0 magic "HSNP" · 4 version u16 · 6 zero u16 · i64 each: 8 offset · 16 segment base
 24 position · 32 log start offset · 40 first append time · 48 last append time · 56 max timestamp
 64 cleaned end offset · 72 producer count u32 · then per producer: id i64, epoch i16, wall ms i64,
-batch count u8, and per batch: first and last sequence i32, base and last offset i64, append time i64
+batch count u8, per batch: first, last sequence i32, base, last offset i64, append time i64
 · at the end the CRC-32C u32 of everything before.
 """
 
