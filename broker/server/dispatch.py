@@ -55,6 +55,12 @@ HANDLERS: Final = (
     Handler(apis.CREATE_TOPICS, "create_topics", "handle_create_topics", Kind.TASK),
     Handler(apis.DELETE_TOPICS, "delete_topics", "handle_delete_topics", Kind.TASK),
     Handler(apis.INIT_PRODUCER_ID, "init_producer_id", "handle_init_producer_id", Kind.TASK),
+    Handler(
+        apis.OFFSET_FOR_LEADER_EPOCH,
+        "offset_for_leader_epoch",
+        "handle_offset_for_leader_epoch",
+        Kind.REPLY,
+    ),
     Handler(apis.DESCRIBE_CONFIGS, "describe_configs", "handle_describe_configs", Kind.TASK),
     Handler(apis.CREATE_PARTITIONS, "create_partitions", "handle_create_partitions", Kind.TASK),
     Handler(apis.DELETE_GROUPS, "delete_groups", "handle_delete_groups", Kind.REPLY),

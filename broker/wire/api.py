@@ -33,6 +33,10 @@ from broker.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsRes
 from broker.wire.messages.metadata import MetadataRequest, MetadataResponse
 from broker.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from broker.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from broker.wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
 from broker.wire.messages.produce import ProduceRequest, ProduceResponse
 from broker.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from broker.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -56,6 +60,7 @@ API_VERSIONS: Final = 18
 CREATE_TOPICS: Final = 19
 DELETE_TOPICS: Final = 20
 INIT_PRODUCER_ID: Final = 22
+OFFSET_FOR_LEADER_EPOCH: Final = 23
 DESCRIBE_CONFIGS: Final = 32
 CREATE_PARTITIONS: Final = 37
 DELETE_GROUPS: Final = 42
@@ -128,6 +133,7 @@ _TABLE: Final = (
     _api("CreateTopics", CreateTopicsRequest, CreateTopicsResponse),
     _api("DeleteTopics", DeleteTopicsRequest, DeleteTopicsResponse),
     _api("InitProducerId", InitProducerIdRequest, InitProducerIdResponse),
+    _api("OffsetForLeaderEpoch", OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse),
     _api("DescribeConfigs", DescribeConfigsRequest, DescribeConfigsResponse),
     _api("CreatePartitions", CreatePartitionsRequest, CreatePartitionsResponse),
     _api("DeleteGroups", DeleteGroupsRequest, DeleteGroupsResponse),

@@ -101,7 +101,8 @@ def test_advertised_ranges_are_those_of_the_plan() -> None:
         "Heartbeat": (0, 4), "LeaveGroup": (0, 5), "SyncGroup": (0, 5), "DescribeGroups": (0, 6),
         "ListGroups": (0, 5), "SaslHandshake": (0, 1), "ApiVersions": (0, 4),
         "CreateTopics": (2, 7),
-        "DeleteTopics": (1, 6), "InitProducerId": (0, 5), "DescribeConfigs": (1, 4),
+        "DeleteTopics": (1, 6), "InitProducerId": (0, 5),
+        "OffsetForLeaderEpoch": (2, 4), "DescribeConfigs": (1, 4),
         "CreatePartitions": (0, 3), "DeleteGroups": (0, 2), "IncrementalAlterConfigs": (0, 1),
         "DescribeCluster": (0, 2),
     }  # fmt: skip
