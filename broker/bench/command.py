@@ -27,6 +27,8 @@ def main(arguments: Sequence[str]) -> int:
         parser.error(f"no scenario {', '.join(unknown)}; there are {', '.join(names)}")
     chosen = [s for s in SCENARIOS if not values.scenarios or s.name in values.scenarios]
     options = Options(values.seconds, values.partitions, values.record_bytes, values.acks)
+    if (busy := os.getloadavg()[0]) > (os.cpu_count() or 1) / 2:
+        print(f"other work runs on this machine (load {busy:.1f}): expect less", file=sys.stderr)
     rows, is_ok = [], True
     for scenario in chosen:
         if values.bootstrap and scenario.needs_own_broker:

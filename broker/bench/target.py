@@ -59,11 +59,13 @@ class Target:
 
     def create_topic(self, name: str, partitions: int) -> None:
         """Raises BenchFault."""
-        self._wait_for(name, self._admin().create_topics([NewTopic(name, partitions, 1)]))
+        admin = self._admin()  # kept while its answers are awaited: they end with it
+        self._wait_for(name, admin.create_topics([NewTopic(name, partitions, 1)]))
 
     def delete_topic(self, name: str) -> None:
         """Raises BenchFault."""
-        self._wait_for(name, self._admin().delete_topics([name]))
+        admin = self._admin()
+        self._wait_for(name, admin.delete_topics([name]))
 
     def count_records(self, topic: str, partitions: int) -> int:
         """How many records the topic's partitions hold, by their offsets. Raises BenchFault."""
