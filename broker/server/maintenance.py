@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from broker.errors import Refusal
 from broker.log.directory import empty_trash
 from broker.ports import DiskFault, DiskFull
 from broker.server.partition import Partition
@@ -60,7 +61,7 @@ class Maintenance:
                         "no space for a new segment", partition=str(partition), fault=str(fault)
                     )
                     await asyncio.sleep(ROLL_RETRY_MS / 1000)
-                except DiskFault as fault:
+                except (DiskFault, Refusal) as fault:  # refused: the log went offline meanwhile
                     partition.take_offline(str(fault))
         finally:
             partition.is_rolling = False
@@ -104,7 +105,7 @@ class Maintenance:
             await work(partition)
         except DiskFull as fault:
             _log.error("no space for maintenance", partition=str(partition), fault=str(fault))
-        except DiskFault as fault:
+        except (DiskFault, Refusal) as fault:  # refused: the log went offline meanwhile
             partition.take_offline(str(fault))
         except Exception as error:  # noqa: BLE001 - one partition's bug must not stop the others' maintenance
             _log.error("maintenance failed", partition=str(partition), exc_info=error)
