@@ -59,6 +59,11 @@ class PartitionLeader:
         return tuple(self._written_ends)
 
     @property
+    def written_end_offset(self) -> int:
+        """The leader's own."""
+        return self._written_ends[self.broker_id]
+
+    @property
     def is_settled(self) -> bool:
         """Whether the watermark has reached the start of this epoch, so that it may be shown to
         clients.

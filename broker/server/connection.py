@@ -67,13 +67,14 @@ class Connection(asyncio.BufferedProtocol):
         self.close_kind: CloseKind | None = None
         self.incoming = Incoming(table.receive_view, table.request_memory)
         self.now_ms = 0.0
+        self.now_wall_ms = 0
         self._transport: Transport | None = None
         self._pause = Pause.NONE
         self._slots: deque[ResponseSlot] = deque()
         self._staged_count = 0
         self._in_flight_bytes = 0
         self._out: list[Buffer] = []
-        self._out_bytes = 0
+        self._ready_bytes = 0
         self._held_bytes = 0
         self._is_sender = False
         self._is_write_paused = False
@@ -95,7 +96,9 @@ class Connection(asyncio.BufferedProtocol):
         return self.incoming.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.now_ms = self.last_active_ms = self.broker.clock.monotonic_ms()
+        clock = self.broker.clock
+        self.now_ms = self.last_active_ms = clock.monotonic_ms()
+        self.now_wall_ms = clock.wall_ms()
         self._run(nbytes)
 
     def eof_received(self) -> bool:
@@ -170,37 +173,26 @@ class Connection(asyncio.BufferedProtocol):
             self.table.request_memory.take(request_bytes)
 
     def on_completed(self, slot: ResponseSlot) -> None:
-        """`slot` has its answer; send it when its turn has come."""
+        """`slot` has its answer; send it in this turn if everything before it has one too."""
         if self._transport is None:
             self.table.fetch_memory.give(slot.held_bytes)
             slot.held_bytes = 0
             return
-        slots = self._slots
-        if slots[0] is not slot:
-            return
-        while slots and slots[0].chunks is not None:
-            ready = slots.popleft()
-            self._release(ready)
-            chunks = cast("Sequence[Buffer]", ready.chunks)
-            self._out.extend(chunks)
-            for chunk in chunks:
-                self._out_bytes += len(chunk)
-            self._held_bytes += ready.held_bytes
-            ready.held_bytes = 0
-            ready.api_metrics.count_answer(ready.received_ms)
-        self._queue_send()
+        for chunk in cast("Sequence[Buffer]", slot.chunks):
+            self._ready_bytes += len(chunk)
+        if not self._is_sender and self._slots[0] is slot:
+            self._queue_send()
 
     def send(self) -> None:
-        """Send every answer that is ready, in one call; then go on with what was waiting."""
+        """Send every answer whose turn has come, in one call; then go on with what was waiting."""
         self._is_sender = False
-        self._staged_count = 0
         transport = self._transport
         if transport is None:
             return
+        self._collect()
         out = self._out
         if out:
             self._out = []
-            self._out_bytes = 0
             if len(out) == 1:
                 transport.write(out[0])
             else:
@@ -211,6 +203,25 @@ class Connection(asyncio.BufferedProtocol):
             transport.close()
         elif self._pause & Pause.IN_FLIGHT and not self._is_full():
             self._clear_pause(Pause.IN_FLIGHT)
+
+    def _collect(self) -> None:
+        """Move the answers at the head of the line to what is sent next."""
+        slots = self._slots
+        out = self._out
+        now_ms = self.broker.clock.monotonic_ms()
+        while slots:
+            chunks = slots[0].chunks
+            if chunks is None:
+                return
+            slot = slots.popleft()
+            out.extend(chunks)
+            for chunk in chunks:
+                self._ready_bytes -= len(chunk)
+            self._held_bytes += slot.held_bytes
+            slot.held_bytes = 0
+            if slot.request_bytes:
+                self._release(slot)
+            slot.api_metrics.count_answer(now_ms - slot.received_ms)
 
     def close(self, reason: str, kind: CloseKind = CloseKind.REFUSED) -> None:
         """Send what is ready, then close. `reason` is logged once, with the client's address."""
@@ -233,6 +244,7 @@ class Connection(asyncio.BufferedProtocol):
         """Handle every complete frame that limits allow, then settle the turn."""
         turn = self.broker.turn
         turn.open()
+        self._staged_count = 0
         try:
             self._handle_frames(received)
         except (FrameError, MalformedMessage) as error:
@@ -273,7 +285,7 @@ class Connection(asyncio.BufferedProtocol):
     def _must_stop(self) -> bool:
         if self._pause:
             return True
-        if self._out_bytes >= TURN_RESPONSE_BYTES:
+        if self._ready_bytes >= TURN_RESPONSE_BYTES:
             self._set_pause(Pause.TURN_OVER)
             asyncio.get_running_loop().call_soon(self._clear_pause, Pause.TURN_OVER)
             return True
@@ -327,6 +339,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._pause or self._transport is None:
             return
         self.now_ms = self.broker.clock.monotonic_ms()
+        self.now_wall_ms = self.broker.clock.wall_ms()
         self._run(0)
         if not self._pause and self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()

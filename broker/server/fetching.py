@@ -26,7 +26,7 @@ from broker.wire.frame import RequestHeader
 from broker.wire.messages.fetch import EpochEndOffset, FetchRequest
 
 if TYPE_CHECKING:
-    from broker.log.partition_log import ReadResult
+    from broker.log.reading import ReadResult
     from broker.server.node import Broker
     from broker.server.partition import Partition
 

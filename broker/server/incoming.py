@@ -148,15 +148,13 @@ class Incoming:
 
     def grow(self) -> None:
         """Give the incomplete frame a buffer with room for more of it, or be starved."""
-        wanted = min(
-            self._frame_size, max(FRAME_BUFFER_BYTES_MIN, 2 * self._taken, len(self._rest))
-        )
+        old = self._rest if self._own is None else self._own
+        filled = len(old)
+        wanted = min(self._frame_size, max(FRAME_BUFFER_BYTES_MIN, 2 * filled))
         self.is_starved = not self._memory.try_take(wanted - self._taken)
         if self.is_starved:
             return
         self._taken = wanted
-        old = self._rest if self._own is None else self._own
-        filled = len(old)
         self._own = bytearray(wanted)  # never resized: whoever reads into the old one may hold it
         self._own[:filled] = old
         self._own_filled = filled

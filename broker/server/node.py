@@ -97,7 +97,7 @@ class Broker:
         self.deadlines = Deadlines(clock, self.turn.settle)
         self.fetch_memory = MemoryBudget(FETCH_MEMORY_BYTES)
         self.fetch_sessions = FetchSessions(ids)
-        self.routes = build_routes(self.metrics, clock)
+        self.routes = build_routes(self.metrics)
         self.maintenance = Maintenance(self)
         self.partitions = PartitionRegistry(self)
         self.catalog = Catalog(self)
@@ -146,7 +146,7 @@ class Broker:
         await self.catalog.load()
         opened = await self.partitions.open_logs(self.catalog.topics())
         known: dict[tuple[bytes, int], int] = {
-            (found.topic.topic_id, found.index): found.log.latest_epoch
+            (found.topic.topic_id, found.partition): found.log.latest_epoch
             for found in opened
             if found.log is not None
         }

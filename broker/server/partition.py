@@ -22,7 +22,8 @@ import structlog
 from broker.config.topic import TopicSettings
 from broker.errors import ErrorCode, Refusal
 from broker.log.config import LogConfig
-from broker.log.partition_log import PartitionLog, ReadResult
+from broker.log.partition_log import PartitionLog
+from broker.log.reading import ReadResult
 from broker.metrics import Metrics
 from broker.model import AppendResult, BrokerId, TopicId
 from broker.ports import Clock, DiskFault, DiskFull
@@ -56,12 +57,8 @@ class ParkedFetch(Protocol):
         """The partition went offline or was deleted: answer now."""
 
 
-class _Ack(NamedTuple):
-    """Whom to tell once everything below `end_offset` is written (or committed, with `is_all`)."""
-
-    end_offset: int
-    on_done: OnDone
-    is_all: bool
+Ack = tuple[int, OnDone, bool]
+"""(end offset, whom to tell, is_all): told once all below the end is written, or committed."""
 
 
 class Partition:
@@ -69,6 +66,7 @@ class Partition:
 
     __slots__ = (
         "_around",
+        "_in_sync_count",
         "_is_dirty",
         "_leader",
         "_log",
@@ -117,10 +115,11 @@ class Partition:
         self.topic_metrics = TopicMetrics(around.metrics, topic)
         self._log = log
         self._leader: PartitionLeader | None = None
-        self._staged: list[_Ack] = []
+        self._staged: list[Ack] = []
         self._staged_bytes = 0
         self._is_dirty = False
-        self._pending: deque[_Ack] = deque()
+        self._in_sync_count = 0
+        self._pending: deque[Ack] = deque()
         self._parked: dict[ParkedFetch, None] = {}
         if log is not None:
             self._lead(log)
@@ -145,9 +144,9 @@ class Partition:
         return self.offline_reason is not None
 
     @property
-    def in_sync_replicas(self) -> tuple[BrokerId, ...]:
-        """Ids of the replicas that the high watermark waits for."""
-        return self._leader.in_sync_replicas if self._leader is not None else ()
+    def has_enough_replicas(self) -> bool:
+        """Whether acks=all may be accepted: min.insync.replicas are in sync."""
+        return self._in_sync_count >= self.settings.min_insync_replicas
 
     def configure(self, settings: TopicSettings, config: LogConfig) -> None:
         """The topic's settings changed."""
@@ -172,12 +171,15 @@ class Partition:
         `on_done` is called once, later: after the write, or with `is_all` once the high watermark
         has passed it. `batch` must stay as it is until the turn is settled. Raises Refusal.
         """
-        log = self.log
-        result = log.stage(
+        if self._log is None or self.offline_reason is not None:
+            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, OFFLINE_MESSAGE)
+        result = self._log.stage(
             batch, leader_epoch=self.leader_epoch, now_wall_ms=now_wall_ms, is_client=is_client
         )
-        self._staged.append(_Ack(result.last_offset + 1, on_done, is_all))
-        if not result.is_duplicate:
+        self._staged.append((result[1] + 1, on_done, is_all))
+        if result[4]:
+            self._around.metrics.duplicate_batches_total.add(1)
+        else:
             self._staged_bytes += len(batch)
         if not self._is_dirty:
             self._is_dirty = True
@@ -224,13 +226,11 @@ class Partition:
             return
         elapsed_ms = self._around.clock.monotonic_ms() - began_ms
         self._around.metrics.log_flush_duration_seconds.observe(elapsed_ms / 1000)
+        self.topic_metrics.bytes_in.value += size
+        self.topic_metrics.records_in.value += log.written_end_offset - leader.written_end_offset
         effects = leader.on_written(leader.broker_id, log.written_end_offset)
-        self._pending.extend(ack for ack in staged if ack.is_all)
-        for ack in staged:
-            if not ack.is_all:
-                ack.on_done(ErrorCode.NONE)
         self._carry_out(effects, size)
-        self._answer_pending()
+        self._acknowledge(staged)
         if log.needs_roll and not self.is_rolling:
             self.is_rolling = True
             self._around.on_roll_due(self)
@@ -311,6 +311,7 @@ class Partition:
         )
         self._carry_out(self._leader.on_elected(), 0)
         self.high_watermark = self._leader.high_watermark
+        self._in_sync_count = len(self._leader.in_sync_replicas)
 
     def _carry_out(self, effects: Sequence[Effect], size: int) -> None:
         for effect in effects:
@@ -319,10 +320,18 @@ class Partition:
             for fetch in self._parked:
                 fetch.on_published(self, size)
 
-    def _answer_pending(self) -> None:
+    def _acknowledge(self, written: Sequence[Ack]) -> None:
+        """Tell those whose batches are written, or committed; the others wait for the watermark."""
         pending = self._pending
-        while pending and pending[0].end_offset <= self.high_watermark:
-            pending.popleft().on_done(ErrorCode.NONE)
+        none = ErrorCode.NONE
+        while pending and pending[0][0] <= self.high_watermark:
+            pending.popleft()[1](none)
+        for ack in written:
+            end_offset, on_done, is_all = ack
+            if is_all and end_offset > self.high_watermark:
+                pending.append(ack)
+            else:
+                on_done(none)
 
     def _dismiss(self, error: ErrorCode) -> None:
         pending, self._pending = self._pending, deque()
@@ -330,9 +339,9 @@ class Partition:
         for fetch in list(self._parked):
             fetch.on_changed()
 
-    def _fail(self, acks: Sequence[_Ack] | deque[_Ack], error: ErrorCode) -> None:
-        for ack in acks:
-            ack.on_done(error)
+    def _fail(self, acks: Sequence[Ack], error: ErrorCode) -> None:
+        for _end_offset, on_done, _is_all in acks:
+            on_done(error)
 
 
 class TopicMetrics:

@@ -37,7 +37,7 @@ class OpenedLog(NamedTuple):
     """A log found at start, or why it cannot be used."""
 
     topic: Topic
-    index: int
+    partition: int
     log: PartitionLog | None
     offline_reason: str | None
 

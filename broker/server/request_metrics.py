@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from broker.errors import ErrorCode
 from broker.metrics import Metrics, Value
-from broker.ports import Clock
 from broker.wire.api import APIS
 
 
 class ApiMetrics:
     """Counts of one API."""
 
-    __slots__ = ("_clock", "_duration", "_errors", "_metrics", "_requests", "name")
+    __slots__ = ("_duration", "_errors", "_metrics", "_requests", "name")
 
-    def __init__(self, name: str, metrics: Metrics, clock: Clock) -> None:
+    def __init__(self, name: str, metrics: Metrics) -> None:
         self.name = name
-        self._clock = clock
         self._metrics = metrics
         self._requests = metrics.requests_total.labels(api=name)
         self._duration = metrics.request_duration_seconds.labels(api=name)
@@ -25,9 +23,9 @@ class ApiMetrics:
         """One request arrived."""
         self._requests.value += 1
 
-    def count_answer(self, received_ms: float) -> None:
+    def count_answer(self, duration_ms: float) -> None:
         """Its answer is ready to leave."""
-        self._duration.observe((self._clock.monotonic_ms() - received_ms) / 1000)
+        self._duration.observe(duration_ms / 1000)
 
     def count_error(self, error_code: int) -> None:
         """One error code in an answer."""
@@ -39,6 +37,6 @@ class ApiMetrics:
         found.value += 1
 
 
-def bind_api_metrics(metrics: Metrics, clock: Clock) -> dict[int, ApiMetrics]:
+def bind_api_metrics(metrics: Metrics) -> dict[int, ApiMetrics]:
     """One row for each API, by key."""
-    return {key: ApiMetrics(api.name, metrics, clock) for key, api in APIS.items()}
+    return {key: ApiMetrics(api.name, metrics) for key, api in APIS.items()}

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from broker.metrics import Metrics
-from broker.ports import Clock
 from broker.server.dispatch import HANDLERS, Kind
 from broker.server.request_metrics import ApiMetrics, bind_api_metrics
 from broker.wire.api import APIS, Api
@@ -24,9 +23,9 @@ class Route(NamedTuple):
     metrics: ApiMetrics
 
 
-def build_routes(metrics: Metrics, clock: Clock) -> dict[int, Route]:
+def build_routes(metrics: Metrics) -> dict[int, Route]:
     """One route for each row of HANDLERS."""
-    api_metrics = bind_api_metrics(metrics, clock)
+    api_metrics = bind_api_metrics(metrics)
     routes = {}
     for row in HANDLERS:
         handle = row.load()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from broker.server.incoming import FrameError, Incoming
 from broker.server.limits import FRAME_BUFFER_BYTES_MIN, KEPT_PREFIX_BYTES_MAX, MemoryBudget
 
-SHARED_BYTES = 256 << 10
+SHARED_BYTES = 1 << 20
 SIZE_MAX = 8 << 20
 
 
@@ -52,8 +52,8 @@ def framed(payload: bytes) -> bytes:
 
 @settings(deadline=None, max_examples=40)
 @given(
-    sizes=st.lists(st.sampled_from([0, 1, 3, 100, 70_000, 300_000, 1_500_000]), max_size=6),
-    piece=st.sampled_from([997, 4096, 65_536, 200_001, 1 << 20]),
+    sizes=st.lists(st.sampled_from([0, 1, 3, 100, 70_000, 300_000, 1_500_000, 5_000_000]), max_size=6),
+    piece=st.sampled_from([997, 4096, 65_536, 200_001, 1 << 20, 1 << 24]),
 )
 def test_frames_come_out_whole_whatever_the_pieces(sizes: list[int], piece: int) -> None:
     feed = Feed()

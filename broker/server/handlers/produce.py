@@ -30,8 +30,7 @@ from broker.wire.messages.produce import (
 
 if TYPE_CHECKING:
     from broker.server.connection import Connection
-    from broker.server.node import Broker
-    from broker.server.partition import OnDone, Partition
+    from broker.server.partition import OnDone
 
 ACKS_NONE: Final = 0
 ACKS_LEADER: Final = 1
@@ -60,17 +59,17 @@ def handle_produce(connection: Connection, header: RequestHeader, frame: memoryv
         answer = _SingleAnswer(slot, header, topic, index)
         try:
             answer.result = _stage(
-                connection.broker, header, request, topic, index, records, answer.on_done
+                connection, header, request, topic, index, records, answer.on_done
             )
         except Refusal as refusal:
             answer.refuse(refusal)
         return
     answers = _Answers(slot, header, request)
-    answers.stage(connection.broker, header, request)
+    answers.stage(connection, header, request)
 
 
 def _stage(
-    broker: Broker,
+    connection: Connection,
     header: RequestHeader,
     request: ProduceParts,
     topic: str,
@@ -83,13 +82,13 @@ def _stage(
         raise Refusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}, not 0, 1 or -1")
     if request.transactional_id is not None:
         raise Refusal(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, TRANSACTIONS_MISSING)
-    partition = broker.partitions.get(topic, index)
+    partition = connection.broker.partitions.get(topic, index)
     if partition is None:
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if partition.is_internal:
         raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is written by the broker alone")
     is_all = request.acks == ACKS_ALL
-    if is_all and len(partition.in_sync_replicas) < partition.settings.min_insync_replicas:
+    if is_all and not partition.has_enough_replicas:
         raise Refusal(ErrorCode.NOT_ENOUGH_REPLICAS)
     if records is None:
         raise Refusal(ErrorCode.INVALID_RECORD, "the request has no batch for this partition")
@@ -97,18 +96,7 @@ def _stage(
         raise Refusal(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs a client with Produce version 7"
         )
-    result = partition.stage(records, on_done, is_all=is_all, now_wall_ms=broker.clock.wall_ms())
-    _count(broker, partition, result, len(records))
-    return result
-
-
-def _count(broker: Broker, partition: Partition, result: AppendResult, size: int) -> None:
-    if result.is_duplicate:
-        broker.metrics.duplicate_batches_total.add(1)
-        return
-    metrics = partition.topic_metrics
-    metrics.records_in.value += result.last_offset - result.base_offset + 1
-    metrics.bytes_in.value += size
+    return partition.stage(records, on_done, is_all=is_all, now_wall_ms=connection.now_wall_ms)
 
 
 def _is_zstd(records: memoryview) -> bool:
@@ -130,7 +118,7 @@ def _stage_unanswered(connection: Connection, header: RequestHeader, request: Pr
     for topic, partitions in request.topics:
         for index, records in partitions:
             try:
-                _stage(connection.broker, header, request, topic, index, records, refuse)
+                _stage(connection, header, request, topic, index, records, refuse)
             except Refusal as refusal:
                 refuse(refusal.code, refusal.message)
                 return
@@ -202,14 +190,14 @@ class _Answers:
         self._results: list[AppendResult | Refusal | None] = [None] * count
         self._waiting_count = count
 
-    def stage(self, broker: Broker, header: RequestHeader, request: ProduceParts) -> None:
+    def stage(self, connection: Connection, header: RequestHeader, request: ProduceParts) -> None:
         position = 0
         for topic, partitions in request.topics:
             for index, records in partitions:
                 done = partial(self._on_done, position)
                 try:
                     self._results[position] = _stage(
-                        broker, header, request, topic, index, records, done
+                        connection, header, request, topic, index, records, done
                     )
                 except Refusal as refusal:
                     self._results[position] = refusal
