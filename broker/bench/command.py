@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
         try:
             row = _run(scenario, options, values.bootstrap, values.directory)
         except BenchFault as fault:
-            print(f"{scenario.name}: {fault}", file=sys.stderr)
+            print("\n".join([f"{scenario.name}: {fault}", *_notes_of(fault)]), file=sys.stderr)
             is_ok = False
             continue
         rows.append(row)
@@ -46,6 +46,10 @@ def main(arguments: Sequence[str]) -> int:
     if values.json:
         print(json.dumps(as_json(rows), indent=2))
     return 0 if is_ok and not has_failed(rows) else 1
+
+
+def _notes_of(fault: BaseException) -> list[str]:
+    return list(getattr(fault, "__notes__", []))
 
 
 def _parser() -> argparse.ArgumentParser:

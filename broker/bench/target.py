@@ -22,6 +22,7 @@ from confluent_kafka.cimpl import NewTopic
 from broker.bench.measure import parse_buckets
 
 START_S_MAX: Final = 60.0
+LOG_LINES: Final = 15
 LOOP_LAG: Final = "hermes_loop_lag_seconds"
 _CLOCK_TICKS: Final = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
@@ -102,6 +103,7 @@ class OwnBroker(Target):
 
     def __init__(self, directory: str | None = None, settings: Sequence[str] = ()) -> None:
         self._directory = Path(tempfile.mkdtemp(prefix="hermes-bench-", dir=directory))
+        self._log = self._directory / "broker.log"
         self._settings = tuple(settings)
         self._process: subprocess.Popen[bytes] | None = None
         self._kafka_port, metrics_port = _free_port(), _free_port()
@@ -111,18 +113,23 @@ class OwnBroker(Target):
         )
 
     def __enter__(self) -> OwnBroker:
-        self.start()
+        try:
+            self.start()
+        except BenchFault as fault:
+            self.__exit__(None, fault, None)
+            raise
         return self
 
-    def __exit__(self, *_exception: object) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         self.stop()
+        if isinstance(error, BenchFault):
+            error.add_note("\n".join(["the end of the broker's log:", *self._log_lines()]))
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def start(self) -> float:
         """Seconds from the start of the process until it answers /readyz. Raises BenchFault."""
-        log = self._directory / "broker.log"
         started_s = time.monotonic()
-        with log.open("ab") as output:
+        with self._log.open("ab") as output:
             self._process = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "broker", "serve"),
@@ -140,10 +147,8 @@ class OwnBroker(Target):
             if self._process.poll() is not None:
                 break
             time.sleep(0.01)
-        lines = log.read_text(errors="replace").splitlines()[-10:]
         self.stop()
-        msg = "\n".join(["the broker did not become ready; the end of its log:", *lines])
-        raise BenchFault(msg)
+        raise BenchFault("the broker did not become ready")
 
     def stop(self) -> None:
         """SIGTERM, after 30 s SIGKILL."""
@@ -162,6 +167,11 @@ class OwnBroker(Target):
         assert self._process is not None, "usage of a broker that runs"
         usages = [_usage(pid) for pid in _family(self._process.pid)]
         return Usage(sum(u.cpu_s for u in usages), sum(u.resident_bytes for u in usages))
+
+    def _log_lines(self) -> list[str]:
+        if not self._log.is_file():
+            return []
+        return self._log.read_text(errors="replace").splitlines()[-LOG_LINES:]
 
     def _is_ready(self) -> bool:
         url = f"http://127.0.0.1:{self._metrics_port}/readyz"
