@@ -53,7 +53,7 @@ async def append_time(log: PartitionLog, offset: int, end_offset: int) -> int | 
     if found is None or not found.records:
         return bounds.earliest_ms
     stamp = read_header(found.records, 0).max_timestamp
-    return min(max(stamp, bounds.earliest_ms), bounds.latest_ms)
+    return stamp if bounds.earliest_ms <= stamp <= bounds.latest_ms else bounds.earliest_ms
 
 
 def bounds_of(index: SegmentIndex, times: Times, offset: int) -> AppendTimeBounds:

@@ -580,4 +580,4 @@ def _interval(config: LogConfig) -> int:
 def _parents(directory: str) -> list[str]:
     """The directory and those above it, innermost first: each names one that may be new."""
     parts = directory.split("/")
-    return ["/".join(parts[:count]) for count in range(len(parts), 0, -1)]
+    return ["/".join(parts[:count]) for count in range(len(parts), -1, -1)]

@@ -175,6 +175,7 @@ class _Recovery:
         end = await scan(segment, 0, segment.base_offset, visitor.visit)
         segment.index.truncate_to_position(position)
         segment.times = snapshot.times
+        await segment.write_index(*segment.encode_index_files())
         if end.position < position:
             self.found.damage.append(
                 f"{segment.path()}: {end.reason} at byte {end.position}, "

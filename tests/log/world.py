@@ -1,0 +1,166 @@
+"""What the tests of the log share: a real directory with faults on demand, batches, and reading
+everything back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from broker.errors import Refusal
+from broker.log.config import LogConfig
+from broker.log.partition_log import PartitionLog
+from broker.model import AppendResult
+from broker.ports import Buffer, DiskFault
+from broker.records.build import NewRecord, build_batch
+from broker.records.iterate import Record, iterate_batches, iterate_records
+from broker.runtime.disk import SystemDisk, SystemFile
+
+T = TypeVar("T")
+DIRECTORY = "topics/orders/partition-00"
+TOPIC_ID = bytes(range(16))
+NOW_MS = 1_700_000_000_000
+FOREVER = 1 << 62
+SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=100)
+
+
+class InlineWorker:
+    """Implements `ports.Worker` in place."""
+
+    async def call(self, function: Callable[..., T], *arguments: Any) -> T:
+        return function(*arguments)
+
+
+class FaultyDisk(SystemDisk):
+    """The real disk; `fail_append` makes the next append write that many bytes and then fail."""
+
+    fail_append: tuple[int, type[DiskFault]] | None = None
+    fail_create: type[DiskFault] | None = None
+    fail_truncate = False
+
+    def open(self, path: str) -> FaultyFile:
+        file = super().open(path)
+        file.__class__ = FaultyFile
+        return file  # type: ignore[return-value]
+
+    async def create(self, path: str) -> FaultyFile:
+        if self.fail_create is not None:
+            raise self.fail_create(path, "injected")
+        file = await super().create(path)
+        file.__class__ = FaultyFile
+        return file  # type: ignore[return-value]
+
+
+class FaultyFile(SystemFile):
+    """A file of FaultyDisk."""
+
+    def append(self, chunks: Sequence[Buffer]) -> None:
+        disk: Any = self._disk
+        if disk.fail_append is not None:
+            size, fault = disk.fail_append
+            disk.fail_append = None
+            super().append([b"".join(chunks)[:size]])
+            raise fault(self.path, "injected")
+        super().append(chunks)
+
+    def truncate(self, size: int) -> None:
+        disk: Any = self._disk
+        if disk.fail_truncate:
+            raise DiskFault(self.path, "injected")
+        super().truncate(size)
+
+
+async def create(disk: SystemDisk, config: LogConfig = SMALL, now_ms: int = NOW_MS) -> PartitionLog:
+    return await PartitionLog.create(
+        disk,
+        DIRECTORY,
+        topic_id=TOPIC_ID,
+        partition=0,
+        topic="orders",
+        config=config,
+        now_wall_ms=now_ms,
+    )
+
+
+async def reopen(disk: SystemDisk, config: LogConfig = SMALL, now_ms: int = NOW_MS) -> PartitionLog:
+    return await PartitionLog.open(disk, DIRECTORY, config, now_ms)
+
+
+def stage(
+    log: PartitionLog,
+    *values: str,
+    now_ms: int = NOW_MS,
+    timestamp_ms: int | None = None,
+    epoch: int = 0,
+    **options: Any,
+) -> AppendResult:
+    """Stage one batch of records `k` → value."""
+    records = [(b"k", value.encode()) for value in values] or [(b"k", b"v")]
+    batch = build_batch(
+        records, timestamp_ms=now_ms if timestamp_ms is None else timestamp_ms, **options
+    )
+    return log.stage(memoryview(batch), leader_epoch=epoch, now_wall_ms=now_ms)
+
+
+def append(log: PartitionLog, *values: str, **options: Any) -> AppendResult:
+    """Stage and flush one batch."""
+    result = stage(log, *values, **options)
+    log.flush()
+    return result
+
+
+async def append_rolling(
+    log: PartitionLog, count: int, now_ms: int = NOW_MS, **options: Any
+) -> None:
+    """Append `count` batches of one record `v<offset>`, rolling when asked to."""
+    for _ in range(count):
+        append(log, f"v{log.log_end_offset}", now_ms=now_ms, **options)
+        if log.needs_roll:
+            await log.roll(now_ms)
+
+
+def append_keyed(
+    log: PartitionLog, *pairs: tuple[str, str | None], now_ms: int = NOW_MS, **options: Any
+) -> AppendResult:
+    """One internal batch of key → value records; None is a tombstone."""
+    records = [
+        NewRecord(key.encode(), None if value is None else value.encode()) for key, value in pairs
+    ]
+    batch = build_batch(records, timestamp_ms=now_ms, **options)
+    result = log.stage(memoryview(batch), leader_epoch=0, now_wall_ms=now_ms, is_client=False)
+    log.flush()
+    return result
+
+
+async def read_from(log: PartitionLog, offset: int, max_bytes: int = 300) -> list[Record]:
+    """Every record from `offset` on, read as a consumer does: warm, else cold."""
+    records: list[Record] = []
+    while offset < log.written_end_offset:
+        result = log.read(offset, max_bytes, FOREVER, at_least_one=True)
+        if result is None:
+            result = await log.read_cold(offset, max_bytes, FOREVER, at_least_one=True)
+        if result.next_offset == offset:
+            break
+        for batch in iterate_batches(result.records):
+            records += [record for record in iterate_records(batch) if record.offset >= offset]
+        offset = result.next_offset
+    return records
+
+
+async def values(log: PartitionLog) -> list[str]:
+    """The values of all records from the log start."""
+    return [(record.value or b"").decode() for record in await read_from(log, log.log_start_offset)]
+
+
+def refusal_of(function: Callable[..., object], *arguments: Any, **options: Any) -> Any:
+    """The error code with which `function` refuses, or None."""
+    try:
+        function(*arguments, **options)
+    except Refusal as refused:
+        return refused.code
+    return None
+
+
+def numbers(*bounds: int) -> list[str]:
+    """["v<n>", …] for range(*bounds): what `append_rolling` wrote."""
+    return [f"v{number}" for number in range(*bounds)]
