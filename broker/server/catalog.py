@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger("hermes.catalog")
 TOPIC_ROWS: Final = settings_of(TopicSettings)
+OPENING_COUNT_MAX: Final = 16
+"""Partitions of a topic that are made at a time."""
 _MOVED_ON: Final = "was changed by another process: nothing was done, repeat the request"
 
 
@@ -310,8 +312,23 @@ class Catalog:
         self._broker.groups.on_topic_deleted(topic.topic_id)
 
     async def _open(self, topic: Topic, first: int) -> None:
-        for index in range(first, topic.partition_count):
-            await self._broker.partitions.create_partition(topic, index)
+        waiting = iter(range(first, topic.partition_count))
+        faults: list[DiskFault] = []
+
+        async def open_next() -> None:
+            for index in waiting:
+                try:
+                    await self._broker.partitions.create_partition(topic, index)
+                except DiskFault as fault:
+                    faults.append(fault)
+                if faults:
+                    return
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(OPENING_COUNT_MAX, topic.partition_count - first)):
+                group.create_task(open_next())
+        if faults:
+            raise faults[0]
 
     async def _write(self, topic: Topic, transaction: Awaitable[int | None]) -> Topic:
         version = await transaction
