@@ -27,7 +27,7 @@ def _transport() -> dict[str, Any]:
     for name in ("queue", "control"):
         (folders / name).mkdir(parents=True, exist_ok=True, mode=0o700)
     return {
-        "broker_url": "filesystem://",
+        "broker_url": "filesystem://localhost",
         "broker_transport_options": {
             "data_folder_in": str(folders / "queue"),
             "data_folder_out": str(folders / "queue"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -28,6 +29,19 @@ def requested_span(parameters: Mapping[str, str]) -> Span:
     """The span named by `span`; the shortest when none or an unknown one is."""
     wanted = parameters.get("span")
     return next((span for span in SPANS if span.key == wanted), SPAN_DEFAULT)
+
+
+class Line(NamedTuple):
+    """A line of a chart: `axis` is left or right."""
+
+    label: str
+    unit: str
+    axis: str = "left"
+
+
+def chart_lines(*lines: Line) -> str:
+    """The lines as JSON, for the chart's data attribute."""
+    return json.dumps([line._asdict() for line in lines])
 
 
 def chart_number(value: float | None) -> str | float | None:

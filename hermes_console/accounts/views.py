@@ -52,8 +52,8 @@ def sign_in_link(request: HttpRequest, token: str) -> HttpResponse:
             login(request, user, backend=BACKEND)
             return redirect(settings.LOGIN_REDIRECT_URL)
     elif is_usable(token):
-        return _without_referrer(render(request, "accounts/link.html", {"token": token}))
-    return _without_referrer(render(request, "accounts/link_gone.html", status=410))
+        return render(request, "accounts/link.html")
+    return render(request, "accounts/link_gone.html", status=410)
 
 
 @sensitive_post_parameters()
@@ -68,9 +68,3 @@ def choose_password(request: HttpRequest) -> HttpResponse:
         messages.success(request, "Password saved. Sign in with it from now on.")
         return redirect(settings.LOGIN_REDIRECT_URL)
     return render(request, "accounts/password.html", {"form": form})
-
-
-def _without_referrer(response: HttpResponse) -> HttpResponse:
-    """The link's token is in the address: it must not travel to any other page."""
-    response["Referrer-Policy"] = "no-referrer"
-    return response

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
 from hermes_console.live.endhistory import EndHistory
 from hermes_console.live.groupjudge import judge_group
@@ -29,9 +30,11 @@ from hermes_console.samples.snapshot import (
     MemberSnapshot,
     PartitionSnapshot,
     Rates,
+    Verdict,
 )
 
-NOBODY = MemberObserved("", "", "", "")
+LATE_SHARE: Final = 0.5
+NOBODY: Final = MemberObserved("", "", "", "")
 
 
 class ClusterState:
@@ -141,9 +144,10 @@ class GroupState:
         partitions = tuple(
             self._partition(one, group, owners.get(one, NOBODY), observed, ends) for one in wanted
         )
+        summary = self._summary(group, partitions, at_ms)
         return GroupDetail(
-            self._summary(group, partitions, at_ms),
-            partitions,
+            summary,
+            tuple(_with_share(one, summary) for one in partitions),
             tuple(_member(member) for member in sorted(group.members, key=lambda m: m.member_id)),
         )
 
@@ -224,6 +228,22 @@ class GroupState:
             reason=reason,
             topics=tuple(sorted({one.topic for one in partitions})),
         )
+
+
+def _with_share(one: PartitionSnapshot, group: GroupSummary) -> PartitionSnapshot:
+    """The partition with its part in what the whole group is found to do.
+
+    A stopped group has stopped on every partition where records wait; one that falls behind does so
+    on those that are about as late as its latest.
+    """
+    if one.verdict is not Verdict.FINE or not one.lag:
+        return one
+    if group.verdict is Verdict.STOPPED:
+        return replace(one, verdict=Verdict.STOPPED)
+    is_late = (one.lag_seconds or 0.0) >= LATE_SHARE * (group.lag_seconds or 0.0)
+    if group.verdict is Verdict.FALLING_BEHIND and is_late:
+        return replace(one, verdict=Verdict.FALLING_BEHIND)
+    return one
 
 
 def _lag_seconds(

@@ -43,17 +43,19 @@ class BadMessage(Exception):
     """The browser sent what no page of ours sends; the message says what was wrong."""
 
 
-class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  Channels ships no types
+class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
     """Channels' protocol; `live_views` is the table of asgi.py."""
 
-    live_views: Mapping[str, LiveView] = {}
-
-    async def connect(self) -> None:
+    def __init__(self, live_views: Mapping[str, LiveView]) -> None:
+        super().__init__()
+        self._live_views = live_views
         self._subscription: Subscription | None = None
         self._group = ""
         self._is_paused = False
         self._is_due = asyncio.Event()
         self._sender: asyncio.Task[None] | None = None
+
+    async def connect(self) -> None:
         if not await database_sync_to_async(is_session_alive)(self.scope):
             await self.close(CLOSE_SIGNED_OUT)
             return
@@ -71,7 +73,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  Channels ship
         try:
             message = read_message(text_data)
             if message["type"] == "subscribe":
-                self._subscription = read_subscription(message, self.live_views)
+                self._subscription = read_subscription(message, self._live_views)
                 await self._join(self._subscription.cluster)
         except BadMessage as error:
             await self.send(json.dumps({"type": "error", "message": str(error)}))
@@ -107,7 +109,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  Channels ship
         subscription = self._subscription
         if subscription is None or self._is_paused:
             return
-        view = self.live_views[subscription.view]
+        view = self._live_views[subscription.view]
         frame = await database_sync_to_async(view.frame)(
             subscription.cluster, subscription.parameters
         )

@@ -26,12 +26,15 @@ from hermes_console.samples.read import (
     sparklines,
 )
 from hermes_console.samples.snapshot import ClusterSnapshot, GroupDetail, GroupSummary
-from hermes_console.spans import SPANS, Span, chart_points, requested_span
+from hermes_console.spans import SPANS, Line, Span, chart_lines, chart_points, requested_span
 
 SPARKLINE_SPAN_S: Final = 900
 SPARKLINE_STEP_S: Final = 15
 PARTITIONS_PER_PAGE: Final = 100
 MEMBERS_SHOWN_MAX: Final = 200
+CHART_LINES: Final = chart_lines(
+    Line("Messages waiting", ""), Line("Seconds behind", " s", axis="right")
+)
 LIST_PIECES: Final = {"live-banner": "live/banner.html", "live-groups": "groups/table.html"}
 DETAIL_PIECES: Final = {
     "live-banner": "live/banner.html",
@@ -88,6 +91,7 @@ def detail_context(
         "members_more": max(0, len(detail.members) - MEMBERS_SHOWN_MAX),
         "span": span,
         "spans": SPANS,
+        "series": CHART_LINES,
         "twin": _history(cluster, detail.summary.name, span, span.step_s),
     }
 

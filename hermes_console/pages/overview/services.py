@@ -17,10 +17,11 @@ from hermes_console.samples.snapshot import (
     Disk,
     by_attention,
 )
-from hermes_console.spans import SPANS, Span, chart_points, requested_span
+from hermes_console.spans import SPANS, Line, Span, chart_lines, chart_points, requested_span
 
 ATTENTION_ROWS_MAX: Final = 8
 DISK_SCARCE_SHARE: Final = 0.1
+CHART_LINES: Final = chart_lines(Line("Messages in", "/s"), Line("Messages out", "/s"))
 LIVE_PIECES: Final = {
     "live-banner": "live/banner.html",
     "live-tiles": "overview/tiles.html",
@@ -41,6 +42,7 @@ def overview_context(
         "snapshot": snapshot,
         "span": span,
         "spans": SPANS,
+        "series": CHART_LINES,
         "attention": ailing[:ATTENTION_ROWS_MAX],
         "attention_more": max(0, len(ailing) - ATTENTION_ROWS_MAX),
         "ailing_count": len(ailing),

@@ -104,7 +104,7 @@ class Chart {
     };
     const hasRight = this.series.some((one) => one.axis === "right");
     const axes = [
-      { ...axis, space: 80, values: (_, splits) => splits.map((at) => this.timeText(at)) },
+      { ...axis, size: 30, space: 80, values: (_, splits) => splits.map((at) => this.timeText(at)) },
       { ...axis, size: 62, space: 36, values: (_, splits) => splits.map(compact) },
     ];
     if (hasRight) {

@@ -36,10 +36,7 @@ export function startLive(main, charts) {
     const address = new URL("/ws/live", location.href);
     address.protocol = location.protocol === "https:" ? "wss:" : "ws:";
     state.socket = new WebSocket(address);
-    state.socket.addEventListener("open", () => {
-      state.retries = 0;
-      subscribe();
-    });
+    state.socket.addEventListener("open", subscribe);
     state.socket.addEventListener("message", (event) => receive(JSON.parse(event.data)));
     state.socket.addEventListener("close", (event) => {
       if (event.code === SIGNED_OUT) {
@@ -55,6 +52,7 @@ export function startLive(main, charts) {
 
   function receive(frame) {
     if (frame.type !== "snapshot" || frame.view !== main.dataset.live || state.isPaused) return;
+    state.retries = 0;
     const sequence = BigInt(frame.sequence);
     const isGap = state.sequence !== null && sequence !== state.sequence && sequence !== state.sequence + 1n;
     const isNew = sequence !== state.sequence;
