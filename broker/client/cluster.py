@@ -27,6 +27,7 @@ from broker.wire.messages.metadata import MetadataRequest, MetadataRequestTopic,
 T = TypeVar("T")
 CONNECTIONS_MAX: Final = 256
 ANY_NODE: Final = -1
+MANY_COORDINATORS_FROM: Final = 4
 
 
 class Node(NamedTuple):
@@ -237,22 +238,37 @@ class Cluster:
 
     async def coordinator(self, group_id: str) -> int:
         """The node that coordinates the group. One attempt. Raises BrokerRefusal."""
-        known = self._coordinators.get(group_id)
-        if known is not None and known in self.nodes:
-            return known
+        found = (await self.coordinators([group_id]))[group_id]
+        if isinstance(found, BrokerRefusal):
+            raise found
+        return found
+
+    async def coordinators(self, group_ids: Iterable[str]) -> dict[str, int | BrokerRefusal]:
+        """Per group the node that coordinates it, or why there is none. One attempt."""
+        found: dict[str, int | BrokerRefusal] = {}
+        for group_id in group_ids:
+            known = self._coordinators.get(group_id)
+            if known is not None and known in self.nodes:
+                found[group_id] = known
+        asked = [group_id for group_id in group_ids if group_id not in found]
+        if not asked:
+            return found
         version = await self.version(ANY_NODE, api.FIND_COORDINATOR)
-        message = FindCoordinatorRequest(key=group_id)
-        if version >= 4:
-            message = FindCoordinatorRequest(coordinator_keys=[group_id])
-        answer = await self.request(ANY_NODE, api.FIND_COORDINATOR, message)
-        found = answer.coordinators[0] if answer.coordinators else answer
-        if found.error_code:
-            raise BrokerRefusal(
-                error_code(found.error_code), found.error_message, subject=f"group {group_id!r}"
-            )
-        self.nodes[found.node_id] = Node(found.node_id, found.host, found.port)
-        self._coordinators[group_id] = found.node_id
-        return int(found.node_id)
+        if version >= MANY_COORDINATORS_FROM:
+            questions = [FindCoordinatorRequest(coordinator_keys=asked)]
+        else:
+            questions = [FindCoordinatorRequest(key=group_id) for group_id in asked]
+        for question in questions:
+            answer = await self.request(ANY_NODE, api.FIND_COORDINATOR, question)
+            for row in answer.coordinators or [answer]:
+                group_id = row.key if answer.coordinators else question.key
+                if row.error_code:
+                    code, subject = error_code(row.error_code), f"group {group_id!r}"
+                    found[group_id] = BrokerRefusal(code, row.error_message, subject=subject)
+                    continue
+                self.nodes.setdefault(row.node_id, Node(row.node_id, row.host, row.port))
+                self._coordinators[group_id] = found[group_id] = row.node_id
+        return found
 
     def forget_coordinator(self, group_id: str) -> None:
         """The coordinator proved wrong: ask again before the next use."""

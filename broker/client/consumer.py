@@ -108,7 +108,9 @@ class Consumer:
             self._polled_ms = now_ms
             if self._needs_join or not self._membership.is_member:
                 if not await self._rejoin(max(0.0, deadline_ms - now_ms)):
-                    return []
+                    if self._clock.monotonic_ms() >= deadline_ms:
+                        return []
+                    continue
             else:
                 await self._commit_when_due(now_ms)
                 await self._watch_topics(now_ms)
@@ -189,7 +191,7 @@ class Consumer:
                 raise
 
     async def _watch_topics(self, now_ms: float) -> None:
-        """Look at the topics again now and then; the leader of the group rebalances when they grew."""
+        """Look at the topics now and then; the group's leader rebalances when they grew."""
         if now_ms < self._look_due_ms:
             return
         self._look_due_ms = now_ms + self._settings.metadata_max_age_ms

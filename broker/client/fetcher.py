@@ -198,7 +198,7 @@ class Fetcher:
         asked: dict[TopicPartition, int],
         answers: list[tuple[TopicPartition, PartitionData]],
     ) -> list[ConsumedRecord]:
-        """The records of the answers; moves the positions. What moved meanwhile is dropped."""
+        """The records of the answers; moves positions, but for what moved meanwhile."""
         failure: ClientError | None = None
         out_of_range: list[TopicPartition] = []
         records: list[ConsumedRecord] = []
@@ -231,7 +231,7 @@ class Fetcher:
         data: PartitionData,
         records: list[ConsumedRecord],
     ) -> int:
-        """Append the records at `position` or later to `records`. Returns the position after them."""
+        """Append the records from `position` on to `records`. Returns the position after them."""
         content = data.records
         if content is None or not len(content):
             return position

@@ -211,14 +211,11 @@ class Membership:
             for member_id, assigned in assign_range(members, counts).items()
         ]
 
-    async def _ask(
-        self, api_key: int, request: object, *, timeout_ms: int = 0
-    ) -> JoinGroupResponse:
+    async def _ask(self, api_key: int, request: object, *, timeout_ms: int = 0) -> Any:
         node = await self._cluster.coordinator(self.group_id)
-        answer: JoinGroupResponse = await self._cluster.request(
+        return await self._cluster.request(
             node, api_key, request, purpose=self.purpose, timeout_ms=timeout_ms
         )
-        return answer
 
     def _check(self, code: int) -> None:
         if code:

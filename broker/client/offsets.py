@@ -6,7 +6,7 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from broker.client.cluster import Cluster
@@ -31,6 +31,8 @@ from broker.wire.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
 )
 
 LATEST: Final = -1
@@ -69,13 +71,33 @@ async def list_offsets(
 
     Raises BrokerRefusal for the first partition that is refused, ConnectionLost, TimedOut.
     """
-    by_leader: dict[int, dict[str, ListOffsetsTopic]] = {}
-    for (topic, partition), timestamp in wanted.items():
-        leader, _ = await cluster.leader(topic, partition)
-        topics = by_leader.setdefault(leader, {})
-        row = topics.setdefault(topic, ListOffsetsTopic(name=topic))
-        row.partitions.append(ListOffsetsPartition(partition_index=partition, timestamp=timestamp))
+    found, refused = await ask_offsets(cluster, wanted, isolation_level=isolation_level)
+    for error in refused.values():
+        raise error
+    return found
+
+
+async def ask_offsets(
+    cluster: Cluster, wanted: Mapping[TopicPartition, int], *, isolation_level: int = 0
+) -> tuple[dict[TopicPartition, OffsetAtTime], dict[TopicPartition, BrokerRefusal]]:
+    """As `list_offsets`: (what was found, what was refused)."""
     found: dict[TopicPartition, OffsetAtTime] = {}
+    refused: dict[TopicPartition, BrokerRefusal] = {}
+    by_leader: dict[int, dict[str, ListOffsetsTopic]] = {}
+    for where, timestamp in wanted.items():
+        try:
+            leader = cluster.known_leader(*where)
+            if leader is None:
+                leader, _ = await cluster.leader(*where)
+        except BrokerRefusal as error:
+            refused[where] = error
+            continue
+        row = by_leader.setdefault(leader, {}).setdefault(
+            where.topic, ListOffsetsTopic(name=where.topic)
+        )
+        row.partitions.append(
+            ListOffsetsPartition(partition_index=where.partition, timestamp=timestamp)
+        )
     for leader, topics in by_leader.items():
         request = ListOffsetsRequest(
             replica_id=-1, isolation_level=isolation_level, topics=list(topics.values())
@@ -86,9 +108,10 @@ async def list_offsets(
                 where = TopicPartition(answered.name, each.partition_index)
                 if each.error_code:
                     cluster.forget_topic(where.topic)
-                    raise BrokerRefusal(error_code(each.error_code), subject=str(where))
-                found[where] = OffsetAtTime(each.offset, each.timestamp, each.leader_epoch)
-    return found
+                    refused[where] = BrokerRefusal(error_code(each.error_code), subject=str(where))
+                else:
+                    found[where] = OffsetAtTime(each.offset, each.timestamp, each.leader_epoch)
+    return found, refused
 
 
 async def fetch_committed(
@@ -99,48 +122,93 @@ async def fetch_committed(
 
     Raises BrokerRefusal, ConnectionLost, TimedOut.
     """
-    node = await cluster.coordinator(group_id)
-    version = await cluster.version(node, api.OFFSET_FETCH)
-    names: dict[str, list[int]] | None = None
-    if partitions is not None:
-        names = {}
-        for topic, partition in partitions:
-            names.setdefault(topic, []).append(partition)
-    answer = await cluster.request(
-        node, api.OFFSET_FETCH, _offset_fetch_request(version, group_id, names)
-    )
-    result = answer.groups[0] if version >= _MANY_GROUPS_FROM else answer
-    _check_group(cluster, group_id, result.error_code)
-    found: dict[TopicPartition, CommittedOffset] = {}
-    for topic in result.topics:
-        for row in topic.partitions:
-            where = TopicPartition(topic.name, row.partition_index)
-            _check_group(cluster, group_id, row.error_code, subject=str(where))
-            if row.committed_offset >= 0:
-                found[where] = CommittedOffset(
-                    row.committed_offset, row.committed_leader_epoch, row.metadata or ""
-                )
+    wanted = None if partitions is None else list(partitions)
+    found = (await fetch_committed_by_group(cluster, {group_id: wanted}))[group_id]
+    if isinstance(found, BrokerRefusal):
+        raise found
     return found
 
 
-def _offset_fetch_request(
-    version: int, group_id: str, names: Mapping[str, list[int]] | None
+async def fetch_committed_by_group(
+    cluster: Cluster, groups: Mapping[str, Sequence[TopicPartition] | None]
+) -> dict[str, dict[TopicPartition, CommittedOffset] | BrokerRefusal]:
+    """`fetch_committed` for many groups, in one request per coordinator where possible."""
+    found: dict[str, dict[TopicPartition, CommittedOffset] | BrokerRefusal] = {}
+    by_node: dict[int, list[str]] = {}
+    for group_id, node in (await cluster.coordinators(groups)).items():
+        if isinstance(node, BrokerRefusal):
+            found[group_id] = node
+        else:
+            by_node.setdefault(node, []).append(group_id)
+    for node, group_ids in by_node.items():
+        version = await cluster.version(node, api.OFFSET_FETCH)
+        if version >= _MANY_GROUPS_FROM:
+            rows = [_group_request(group_id, groups[group_id]) for group_id in group_ids]
+            answer = await cluster.request(node, api.OFFSET_FETCH, OffsetFetchRequest(groups=rows))
+            for row in answer.groups:
+                found[row.group_id] = _read_group(cluster, row.group_id, row)
+            continue
+        for group_id in group_ids:
+            request = _single_request(group_id, groups[group_id])
+            answer = await cluster.request(node, api.OFFSET_FETCH, request)
+            found[group_id] = _read_group(cluster, group_id, answer)
+    return found
+
+
+def _group_request(
+    group_id: str, partitions: Sequence[TopicPartition] | None
+) -> OffsetFetchRequestGroup:
+    topics = _by_topic(partitions)
+    return OffsetFetchRequestGroup(
+        group_id=group_id,
+        topics=None
+        if topics is None
+        else [
+            OffsetFetchRequestTopics(name=name, partition_indexes=topics[name]) for name in topics
+        ],
+    )
+
+
+def _single_request(
+    group_id: str, partitions: Sequence[TopicPartition] | None
 ) -> OffsetFetchRequest:
-    if version >= _MANY_GROUPS_FROM:
-        group = OffsetFetchRequestGroup(group_id=group_id, topics=None)
-        if names is not None:
-            group.topics = [
-                OffsetFetchRequestTopics(name=name, partition_indexes=indexes)
-                for name, indexes in names.items()
-            ]
-        return OffsetFetchRequest(groups=[group])
-    request = OffsetFetchRequest(group_id=group_id, topics=None)
-    if names is not None:
-        request.topics = [
-            OffsetFetchRequestTopic(name=name, partition_indexes=indexes)
-            for name, indexes in names.items()
-        ]
-    return request
+    topics = _by_topic(partitions)
+    return OffsetFetchRequest(
+        group_id=group_id,
+        topics=None
+        if topics is None
+        else [
+            OffsetFetchRequestTopic(name=name, partition_indexes=topics[name]) for name in topics
+        ],
+    )
+
+
+def _by_topic(partitions: Sequence[TopicPartition] | None) -> dict[str, list[int]] | None:
+    if partitions is None:
+        return None
+    topics: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        topics.setdefault(topic, []).append(partition)
+    return topics
+
+
+def _read_group(
+    cluster: Cluster, group_id: str, answer: OffsetFetchResponse | OffsetFetchResponseGroup
+) -> dict[TopicPartition, CommittedOffset] | BrokerRefusal:
+    found: dict[TopicPartition, CommittedOffset] = {}
+    try:
+        _check_group(cluster, group_id, answer.error_code)
+        for topic in answer.topics:
+            for row in topic.partitions:
+                where = TopicPartition(topic.name, row.partition_index)
+                _check_group(cluster, group_id, row.error_code, subject=str(where))
+                if row.committed_offset >= 0:
+                    found[where] = CommittedOffset(
+                        row.committed_offset, row.committed_leader_epoch, row.metadata or ""
+                    )
+    except BrokerRefusal as error:
+        return error
+    return found
 
 
 async def commit_offsets(
