@@ -1,13 +1,36 @@
-"""Which function answers which API: one row each. A new API is a message file, a handler and a
-row here.
+"""Which function answers which API: one row each.
+
+A new API is a message file, a handler and a row here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
-from importlib import import_module
 from typing import Any, Final, NamedTuple
 
+from broker.server.handlers.api_versions import handle_api_versions
+from broker.server.handlers.create_partitions import handle_create_partitions
+from broker.server.handlers.create_topics import handle_create_topics
+from broker.server.handlers.delete_groups import handle_delete_groups
+from broker.server.handlers.delete_topics import handle_delete_topics
+from broker.server.handlers.describe_cluster import handle_describe_cluster
+from broker.server.handlers.describe_configs import handle_describe_configs
+from broker.server.handlers.describe_groups import handle_describe_groups
+from broker.server.handlers.fetch import handle_fetch
+from broker.server.handlers.find_coordinator import handle_find_coordinator
+from broker.server.handlers.heartbeat import handle_heartbeat
+from broker.server.handlers.incremental_alter_configs import handle_incremental_alter_configs
+from broker.server.handlers.init_producer_id import handle_init_producer_id
+from broker.server.handlers.join_group import handle_join_group
+from broker.server.handlers.leave_group import handle_leave_group
+from broker.server.handlers.list_groups import handle_list_groups
+from broker.server.handlers.list_offsets import handle_list_offsets
+from broker.server.handlers.metadata import handle_metadata
+from broker.server.handlers.offset_commit import handle_offset_commit
+from broker.server.handlers.offset_fetch import handle_offset_fetch
+from broker.server.handlers.produce import handle_produce
+from broker.server.handlers.sync_group import handle_sync_group
 from broker.wire import api as apis
 
 
@@ -25,50 +48,34 @@ class Kind(Enum):
 
 
 class Handler(NamedTuple):
-    """`function` in broker/server/handlers/<module>.py."""
+    """One row."""
 
     api_key: int
-    module: str
-    function: str
+    handle: Callable[..., Any]
     kind: Kind
-
-    def load(self) -> Any:
-        """The function."""
-        return getattr(import_module(f"broker.server.handlers.{self.module}"), self.function)
 
 
 HANDLERS: Final = (
-    Handler(apis.PRODUCE, "produce", "handle_produce", Kind.RAW),
-    Handler(apis.FETCH, "fetch", "handle_fetch", Kind.RAW),
-    Handler(apis.LIST_OFFSETS, "list_offsets", "handle_list_offsets", Kind.TASK),
-    Handler(apis.METADATA, "metadata", "handle_metadata", Kind.TASK),
-    Handler(apis.OFFSET_COMMIT, "offset_commit", "handle_offset_commit", Kind.REPLY),
-    Handler(apis.OFFSET_FETCH, "offset_fetch", "handle_offset_fetch", Kind.REPLY),
-    Handler(apis.FIND_COORDINATOR, "find_coordinator", "handle_find_coordinator", Kind.TASK),
-    Handler(apis.JOIN_GROUP, "join_group", "handle_join_group", Kind.REPLY),
-    Handler(apis.HEARTBEAT, "heartbeat", "handle_heartbeat", Kind.REPLY),
-    Handler(apis.LEAVE_GROUP, "leave_group", "handle_leave_group", Kind.REPLY),
-    Handler(apis.SYNC_GROUP, "sync_group", "handle_sync_group", Kind.REPLY),
-    Handler(apis.DESCRIBE_GROUPS, "describe_groups", "handle_describe_groups", Kind.REPLY),
-    Handler(apis.LIST_GROUPS, "list_groups", "handle_list_groups", Kind.REPLY),
-    Handler(apis.API_VERSIONS, "api_versions", "handle_api_versions", Kind.REPLY),
-    Handler(apis.CREATE_TOPICS, "create_topics", "handle_create_topics", Kind.TASK),
-    Handler(apis.DELETE_TOPICS, "delete_topics", "handle_delete_topics", Kind.TASK),
-    Handler(apis.INIT_PRODUCER_ID, "init_producer_id", "handle_init_producer_id", Kind.TASK),
-    Handler(
-        apis.OFFSET_FOR_LEADER_EPOCH,
-        "offset_for_leader_epoch",
-        "handle_offset_for_leader_epoch",
-        Kind.REPLY,
-    ),
-    Handler(apis.DESCRIBE_CONFIGS, "describe_configs", "handle_describe_configs", Kind.TASK),
-    Handler(apis.CREATE_PARTITIONS, "create_partitions", "handle_create_partitions", Kind.TASK),
-    Handler(apis.DELETE_GROUPS, "delete_groups", "handle_delete_groups", Kind.REPLY),
-    Handler(
-        apis.INCREMENTAL_ALTER_CONFIGS,
-        "incremental_alter_configs",
-        "handle_incremental_alter_configs",
-        Kind.TASK,
-    ),
-    Handler(apis.DESCRIBE_CLUSTER, "describe_cluster", "handle_describe_cluster", Kind.REPLY),
+    Handler(apis.PRODUCE, handle_produce, Kind.RAW),
+    Handler(apis.FETCH, handle_fetch, Kind.RAW),
+    Handler(apis.LIST_OFFSETS, handle_list_offsets, Kind.TASK),
+    Handler(apis.METADATA, handle_metadata, Kind.TASK),
+    Handler(apis.OFFSET_COMMIT, handle_offset_commit, Kind.REPLY),
+    Handler(apis.OFFSET_FETCH, handle_offset_fetch, Kind.REPLY),
+    Handler(apis.FIND_COORDINATOR, handle_find_coordinator, Kind.TASK),
+    Handler(apis.JOIN_GROUP, handle_join_group, Kind.REPLY),
+    Handler(apis.HEARTBEAT, handle_heartbeat, Kind.REPLY),
+    Handler(apis.LEAVE_GROUP, handle_leave_group, Kind.REPLY),
+    Handler(apis.SYNC_GROUP, handle_sync_group, Kind.REPLY),
+    Handler(apis.DESCRIBE_GROUPS, handle_describe_groups, Kind.REPLY),
+    Handler(apis.LIST_GROUPS, handle_list_groups, Kind.REPLY),
+    Handler(apis.API_VERSIONS, handle_api_versions, Kind.REPLY),
+    Handler(apis.CREATE_TOPICS, handle_create_topics, Kind.TASK),
+    Handler(apis.DELETE_TOPICS, handle_delete_topics, Kind.TASK),
+    Handler(apis.INIT_PRODUCER_ID, handle_init_producer_id, Kind.TASK),
+    Handler(apis.DESCRIBE_CONFIGS, handle_describe_configs, Kind.TASK),
+    Handler(apis.CREATE_PARTITIONS, handle_create_partitions, Kind.TASK),
+    Handler(apis.DELETE_GROUPS, handle_delete_groups, Kind.REPLY),
+    Handler(apis.INCREMENTAL_ALTER_CONFIGS, handle_incremental_alter_configs, Kind.TASK),
+    Handler(apis.DESCRIBE_CLUSTER, handle_describe_cluster, Kind.REPLY),
 )

@@ -4,7 +4,6 @@ API key.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -26,10 +25,7 @@ class Route(NamedTuple):
 def build_routes(metrics: Metrics) -> dict[int, Route]:
     """One route for each row of HANDLERS."""
     api_metrics = bind_api_metrics(metrics)
-    routes = {}
-    for row in HANDLERS:
-        handle = row.load()
-        is_task = inspect.iscoroutinefunction(handle)
-        kind = row.kind if row.kind is Kind.RAW else (Kind.TASK if is_task else Kind.REPLY)
-        routes[row.api_key] = Route(APIS[row.api_key], kind, handle, api_metrics[row.api_key])
-    return routes
+    return {
+        row.api_key: Route(APIS[row.api_key], row.kind, row.handle, api_metrics[row.api_key])
+        for row in HANDLERS
+    }

@@ -9,12 +9,11 @@ and classic groups.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from broker.errors import ErrorCode
 from broker.server.context import RequestContext
-from broker.server.dispatch import HANDLERS
 from broker.wire.api import APIS
 from broker.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 
@@ -37,12 +36,12 @@ def handle_api_versions(
     if context.api_version >= _SOFTWARE_FROM and not is_plain:
         reply(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST))
         return
-    reply(ApiVersionsResponse(api_keys=advertised_apis(), finalized_features_epoch=0))
+    reply(ApiVersionsResponse(api_keys=advertised_apis(broker.routes), finalized_features_epoch=0))
 
 
-def advertised_apis() -> list[ApiVersion]:
+def advertised_apis(handled: Iterable[int]) -> list[ApiVersion]:
     """Every API that has a handler, by key."""
-    rows = [APIS[key] for key in sorted(row.api_key for row in HANDLERS) if key in APIS]
+    rows = [APIS[key] for key in sorted(handled)]
     return [
         ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
         for api in rows
