@@ -152,6 +152,12 @@ def _check(arguments: Sequence[str]) -> int:
     return check(arguments)
 
 
+def _docs(arguments: Sequence[str]) -> int:
+    from broker.verify.reference import main as docs
+
+    return docs(arguments)
+
+
 def _simulate(arguments: Sequence[str]) -> int:
     from broker.simulator.cli import main as simulate
 
@@ -193,6 +199,7 @@ COMMANDS: Final = (
     Command("demo", "produce and consume order events on a cluster that runs", _demo),
     Command("test", "every test; installs or names missing system packages", _test),
     Command("check", "lint, types, import direction, templates, tidy tests", _check),
+    Command("docs", "write the reference pages from the tables in the code", _docs),
     Command("simulate", "the broker in a seeded world with faults", _simulate),
     Command("bench", "throughput, latency, idle cost and loop lag, measured", _bench),
     Command("version", "print the version", _version),
