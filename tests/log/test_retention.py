@@ -1,0 +1,135 @@
+"""Deletion by time and size: whole segments, by the broker's clock, never beyond the watermark."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.errors import ErrorCode, Refusal
+from broker.log.config import LogConfig
+from tests.log.world import (
+    DIRECTORY,
+    FOREVER,
+    NOW_MS,
+    FaultyDisk,
+    append,
+    append_rolling,
+    create,
+    numbers,
+    refusal_of,
+    reopen,
+    values,
+)
+
+HOUR_MS = 3_600_000
+CONFIG = LogConfig(
+    segment_bytes=400,
+    index_interval_bytes=100,
+    retention_ms=HOUR_MS,
+    message_timestamp_after_max_ms=FOREVER,
+)
+
+
+async def test_old_segments_go_and_the_log_start_moves(disk: FaultyDisk) -> None:
+    log = await create(disk, CONFIG)
+    await append_rolling(log, 20)
+    await append_rolling(log, 20, now_ms=NOW_MS + HOUR_MS)
+    assert await log.apply_retention(NOW_MS + HOUR_MS - 1) == 0
+    start = await log.apply_retention(NOW_MS + HOUR_MS)
+    assert 10 < start <= 20
+    assert await values(log) == numbers(start, 40)
+    assert (
+        refusal_of(log.read, start - 1, 100, FOREVER, at_least_one=True)
+        == ErrorCode.OFFSET_OUT_OF_RANGE
+    )
+    assert not [name for name in disk.list_directory(DIRECTORY) if name.startswith(f"{0:020d}.")]
+    log = await reopen(disk, CONFIG)
+    assert log.log_start_offset == start
+    assert await values(log) == numbers(start, 40)
+    await log.close()
+
+
+async def test_when_all_is_old_offsets_go_on_where_they_were(disk: FaultyDisk) -> None:
+    log = await create(disk, CONFIG)
+    await append_rolling(log, 20)
+    assert await log.apply_retention(NOW_MS + 2 * HOUR_MS) == 20
+    assert log.log_size() == 0
+    for _ in range(2):
+        assert (log.log_start_offset, log.log_end_offset) == (20, 20)
+        result = log.read(20, 100, FOREVER, at_least_one=True)
+        assert result is not None
+        assert len(result.records) == 0
+        log = await reopen(disk, CONFIG)
+    assert append(log, "v20").base_offset == 20
+    await log.close()
+
+
+@pytest.mark.parametrize("timestamp", [NOW_MS + 10 * 365 * 86_400_000, 2**62, 0, 1])
+async def test_client_timestamps_neither_stop_nor_hasten_retention(
+    disk: FaultyDisk, timestamp: int
+) -> None:
+    log = await create(disk, CONFIG)
+    await append_rolling(log, 20, timestamp_ms=timestamp)
+    assert await log.apply_retention(NOW_MS + HOUR_MS - 1) == 0
+    assert await log.apply_retention(NOW_MS + HOUR_MS) == 20
+    await log.close()
+
+
+async def test_size_is_kept_below_the_limit_by_whole_segments(disk: FaultyDisk) -> None:
+    config = LogConfig(segment_bytes=400, retention_bytes=1000, retention_ms=-1)
+    log = await create(disk, config)
+    await append_rolling(log, 100)
+    start = await log.apply_retention(NOW_MS)
+    assert 1000 <= log.log_size() < 1000 + log.segments[0].size
+    assert await values(log) == numbers(start, 100)
+    await log.close()
+
+
+async def test_nothing_beyond_the_high_watermark_is_deleted(disk: FaultyDisk) -> None:
+    log = await create(disk, CONFIG)
+    await append_rolling(log, 40)
+    start = await log.apply_retention(NOW_MS + 2 * HOUR_MS, high_watermark=15)
+    assert 0 < start <= 15
+    await log.close()
+
+
+async def test_a_compacted_log_is_not_deleted(disk: FaultyDisk) -> None:
+    log = await create(
+        disk, LogConfig(segment_bytes=400, retention_ms=1, cleanup_policy=frozenset({"compact"}))
+    )
+    await append_rolling(log, 20)
+    assert await log.apply_retention(NOW_MS + HOUR_MS) == 0
+    await log.close()
+
+
+async def test_the_log_start_is_moved_durably_and_only_forward(disk: FaultyDisk) -> None:
+    log = await create(disk, CONFIG)
+    await append_rolling(log, 20)
+    await log.advance_log_start(13)
+    await log.advance_log_start(5)
+    for _ in range(2):
+        assert log.log_start_offset == 13
+        assert await values(log) == numbers(13, 20)
+        log = await reopen(disk, CONFIG)
+    with pytest.raises(Refusal):
+        await log.advance_log_start(21)
+    assert await log.apply_retention(NOW_MS) == 13
+    assert log.segments[0].base_offset > 0
+    await log.advance_log_start(20)
+    assert await values(log) == []
+    await log.close()
+
+
+async def test_a_read_in_flight_survives_the_deletion_of_its_segment(disk: FaultyDisk) -> None:
+    log = await create(disk, CONFIG)
+    await append_rolling(log, 40)
+    segment = log.segments[0]
+    reading = segment.read_cold(0, 100)
+    waiting = reading.send(None)
+    await log.apply_retention(NOW_MS + 2 * HOUR_MS)
+    while not waiting.done():  # type: ignore[union-attr]
+        await log.disk.sync_directory(DIRECTORY)
+    with pytest.raises(StopIteration) as done:
+        reading.send(None)
+    assert len(done.value.value) == 100
+    assert not segment.is_open
+    await log.close()
