@@ -32,7 +32,7 @@ class _Waiting(NamedTuple):
     future: asyncio.Future[Any]
 
 
-class Connection:
+class Connection(asyncio.BufferedProtocol):
     """Implements `ports.StreamHandler`; made by `connect`."""
 
     def __init__(self, address: str, *, frame_bytes_max: int) -> None:
