@@ -98,6 +98,10 @@ class Reply:
         self._connection = connection
         self._api = api
 
+    def when_dropped(self, forget: Callable[[], None]) -> None:
+        """Call `forget` if the connection ends before the answer: for whoever parks the request."""
+        self._slot.on_dropped = forget
+
     def __call__(self, response: Any) -> None:
         if self._connection.is_closed:
             return

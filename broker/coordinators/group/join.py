@@ -69,6 +69,17 @@ def on_join(
     return _enter(group, request, protocols, caller, new_member_id, moment)
 
 
+def on_disconnected(group: ClassicGroup, member_id: str, moment: Moment) -> list[Effect]:
+    """The connection of a first join ended before its answer: a client before version 4 never
+    learnt its member id, so nobody will come back for it (KAFKA-7610).
+    """
+    member = group.members.get(member_id)
+    if member is None or not member.is_new or member.is_static:
+        return []
+    effects = remove_member(group, member_id)
+    return effects + prepare(group, moment)
+
+
 def member_id_for(client_id: str, instance_id: str | None, uuid: bytes) -> str:
     """`<client or instance id>-<uuid>`, as Kafka forms member ids. `uuid` has 16 bytes."""
     prefix = (client_id if instance_id is None else instance_id)[:MEMBER_ID_PREFIX_MAX]

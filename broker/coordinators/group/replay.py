@@ -50,7 +50,7 @@ class Replay:
         if len(records) - position < HEADER_BYTES:
             raise _corrupt(f"{len(records) - position} bytes are left of a batch")
         header = HEADER.unpack_from(records, position)
-        end = position + header[1] + LENGTH_OVERHEAD
+        end: int = position + header[1] + LENGTH_OVERHEAD
         if header[3] != MAGIC or not position + HEADER_BYTES <= end <= len(records):
             raise _corrupt(f"no batch begins at byte {position}")
         if header[5] & CODEC_MASK:

@@ -85,6 +85,13 @@ class GroupShard:
             group = self._create(request.group_id)
         return self._finish(group, join.on_join(group, request, caller, new_member_id, moment))
 
+    def on_disconnected(self, group_id: str, member_id: str, moment: Moment) -> list[Effect]:
+        """A client that was never told its member id is gone."""
+        group = self.groups.get(group_id)
+        if group is None:
+            return []
+        return self._finish(group, join.on_disconnected(group, member_id, moment))
+
     def on_sync(self, request: SyncGroupRequest, caller: Caller, moment: Moment) -> list[Effect]:
         if not request.group_id:
             return [Reply(caller.reply_to, rebalance.sync_error(ErrorCode.INVALID_GROUP_ID))]

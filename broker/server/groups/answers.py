@@ -4,12 +4,16 @@ one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 from broker.coordinators.group.effects import Caller, ReplyTo
 from broker.errors import ErrorCode
 from broker.server.context import RequestContext
+from broker.server.outcome import count_errors
+
+if TYPE_CHECKING:
+    from broker.server.node import Broker
 
 
 def or_error(reply: Callable[[Any], None], on_error: Callable[[ErrorCode], Any]) -> ReplyTo:
@@ -33,6 +37,21 @@ def caller_of(
         context.api_version,
         or_error(reply, on_error),
     )
+
+
+def counted(
+    broker: Broker,
+    api: str,
+    reply: Callable[[Any], None],
+    codes_of: Callable[[Any], Iterable[int]],
+) -> Callable[[Any], None]:
+    """Passes a response on after counting the errors inside it."""
+
+    def answer(response: Any) -> None:
+        count_errors(broker, api, [code for code in codes_of(response) if code])
+        reply(response)
+
+    return answer
 
 
 class Gathered:

@@ -135,6 +135,14 @@ class GroupCoordinator:
 
         self.run(group_id, reply_to, step)
 
+    def forget_newcomer(self, group_id: str, member_id: str) -> None:
+        """The connection of a parked first join ended."""
+        self.run(
+            group_id,
+            lambda _: None,
+            lambda shard, moment: shard.on_disconnected(group_id, member_id, moment),
+        )
+
     def shards(self) -> tuple[RunningShard, ...]:
         """Every shard, serving or not."""
         return self._shards

@@ -9,7 +9,7 @@ from broker.coordinators.group.effects import Effect, Moment, Reply, ReplyTo
 from broker.coordinators.group.shard import GroupShard
 from broker.errors import ErrorCode
 from broker.server.context import RequestContext
-from broker.server.groups.answers import Gathered
+from broker.server.groups.answers import Gathered, counted
 from broker.server.groups.shard import Step
 from broker.wire.messages.delete_groups import (
     DeletableGroupResult,
@@ -29,7 +29,10 @@ def handle_delete_groups(
 ) -> None:
     """One outcome per group asked for, in that order."""
     names = request.groups_names
-    gathered = Gathered(len(names), lambda results: reply(DeleteGroupsResponse(results=results)))
+    answer = counted(
+        broker, "DeleteGroups", reply, lambda response: (r.error_code for r in response.results)
+    )
+    gathered = Gathered(len(names), lambda results: answer(DeleteGroupsResponse(results=results)))
     for index, group_id in enumerate(names):
         reply_to = gathered.part(index, _result(group_id))
         broker.groups.run(group_id, reply_to, _delete(group_id, reply_to))

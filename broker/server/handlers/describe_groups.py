@@ -9,7 +9,7 @@ from broker.coordinators.group.effects import Moment
 from broker.coordinators.group.shard import GroupShard
 from broker.errors import ErrorCode
 from broker.server.context import RequestContext
-from broker.server.groups.answers import Gathered
+from broker.server.groups.answers import Gathered, counted
 from broker.wire.messages.describe_groups import (
     DescribedGroup,
     DescribeGroupsRequest,
@@ -33,8 +33,11 @@ def handle_describe_groups(
     reply: Callable[[DescribeGroupsResponse], None],
 ) -> None:
     """One entry per group asked for, in that order."""
+    answer = counted(
+        broker, "DescribeGroups", reply, lambda response: (g.error_code for g in response.groups)
+    )
     gathered = Gathered(
-        len(request.groups), lambda groups: reply(DescribeGroupsResponse(groups=groups))
+        len(request.groups), lambda groups: answer(DescribeGroupsResponse(groups=groups))
     )
     version = context.api_version
     shows_operations = request.include_authorized_operations and version >= OPERATIONS_FROM

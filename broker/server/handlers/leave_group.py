@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.server.context import RequestContext
-from broker.server.groups.answers import caller_of
+from broker.server.groups.answers import caller_of, counted
 from broker.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 
 if TYPE_CHECKING:
@@ -20,7 +20,10 @@ def handle_leave_group(
     reply: Callable[[LeaveGroupResponse], None],
 ) -> None:
     """Errors are per member from version 3."""
-    caller = caller_of(context, reply, lambda code: LeaveGroupResponse(error_code=code))
+    answer = counted(
+        broker, "LeaveGroup", reply, lambda response: (m.error_code for m in response.members)
+    )
+    caller = caller_of(context, answer, lambda code: LeaveGroupResponse(error_code=code))
     broker.groups.run(
         request.group_id,
         caller.reply_to,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from broker.errors import ErrorCode
 from broker.server.context import RequestContext
-from broker.server.groups.answers import caller_of
+from broker.server.groups.answers import caller_of, counted
 from broker.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -26,13 +26,18 @@ def handle_offset_commit(
     reply: Callable[[OffsetCommitResponse], None],
 ) -> None:
     """Answered when the commits are stored; commits of one turn of the loop share an append."""
-    caller = caller_of(context, reply, lambda code: _refused(request, code))
+    answer = counted(broker, "OffsetCommit", reply, _codes)
+    caller = caller_of(context, answer, lambda code: _refused(request, code))
     find_topic = broker.groups.find_topic
     broker.groups.run(
         request.group_id,
         caller.reply_to,
         lambda shard, moment: shard.on_commit(request, find_topic, caller, moment),
     )
+
+
+def _codes(response: OffsetCommitResponse) -> Iterator[int]:
+    return (item.error_code for topic in response.topics for item in topic.partitions)
 
 
 def _refused(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:

@@ -10,7 +10,7 @@ from broker.coordinators.group.offsets import FetchedOffset, FetchedTopics, fetc
 from broker.errors import ErrorCode
 from broker.model import NO_OFFSET
 from broker.server.context import RequestContext
-from broker.server.groups.answers import Gathered, or_error
+from broker.server.groups.answers import Gathered, counted, or_error
 from broker.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -42,8 +42,11 @@ def handle_offset_fetch(
     `require_stable` is accepted and changes nothing: without transactions no offset is pending.
     """
     if context.api_version >= BATCHED_FROM:
+        answer = counted(
+            broker, "OffsetFetch", reply, lambda response: (g.error_code for g in response.groups)
+        )
         gathered = Gathered(
-            len(request.groups), lambda groups: reply(OffsetFetchResponse(groups=groups))
+            len(request.groups), lambda groups: answer(OffsetFetchResponse(groups=groups))
         )
         for index, group in enumerate(request.groups):
             _fetch_group(broker, group, gathered.part(index, _refused_group(group.group_id)))
