@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from broker.log.names import LOG, PARTITION_FILE
 from broker.log.recovery import free_name
 from broker.model import format_uuid
 from broker.ports import Disk, DiskFault
@@ -129,6 +130,14 @@ def list_partitions(disk: Disk) -> list[PartitionDirectory]:
             if name.startswith(_PARTITION) and number.isascii() and number.isdigit():
                 found.append(PartitionDirectory(topic, int(number), f"{TOPICS}/{topic}/{name}"))
     return sorted(found)
+
+
+def is_unfinished(disk: Disk, directory: str) -> bool:
+    """Whether a partition's directory was never complete: its creation was interrupted before the
+    partition file was there, so that nothing was ever stored in it.
+    """
+    present = disk.list_directory(directory)
+    return PARTITION_FILE not in present and not any(name.endswith(LOG) for name in present)
 
 
 async def move_to_trash(disk: Disk, topic: str, topic_id: bytes) -> str | None:

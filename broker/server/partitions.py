@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import structlog
 
 from broker.log.directory import move_to_trash, partition_directory
+from broker.log.names import LOG, PARTITION_FILE
+from broker.log.partition_file import read_identity
 from broker.log.partition_log import PartitionLog
 from broker.model import TopicId
 from broker.ports import DiskFault
@@ -106,25 +108,24 @@ class PartitionRegistry:
         known = self.get_by_id(topic.topic_id, index)
         if known is not None:
             return known
-        return self._add(topic, index, await self._make(topic, index), None)
+        return self._add(topic, index, await self._open(topic, index), None)
 
-    async def delete_topic(self, topic_id: bytes) -> None:
+    async def delete_topic(self, topic: Topic) -> None:
         """Stop serving at once, move the directories to the trash; parked requests are answered
-        with an error.
+        with an error. Raises DiskFault when the directories could not be moved.
         """
-        gone = [partition for partition in self.all() if partition.topic_id == topic_id]
+        gone = [partition for partition in self.all() if partition.topic_id == topic.topic_id]
         for partition in gone:
             self._by_name.pop((partition.topic, partition.index), None)
             self._by_id.pop((partition.topic_id, partition.index), None)
             partition.mark_deleted()
         for partition in gone:
-            await partition.close(is_clean=False)
-        for name in {partition.topic for partition in gone}:
-            self._broker.metrics.records_in_total.forget(topic=name)
-            self._broker.metrics.bytes_in_total.forget(topic=name)
-            self._broker.metrics.records_out_total.forget(topic=name)
-            self._broker.metrics.bytes_out_total.forget(topic=name)
-            await move_to_trash(self._broker.disk, name, topic_id)
+            await self._close(partition, is_clean=False)
+        self._broker.metrics.records_in_total.forget(topic=topic.name)
+        self._broker.metrics.bytes_in_total.forget(topic=topic.name)
+        self._broker.metrics.records_out_total.forget(topic=topic.name)
+        self._broker.metrics.bytes_out_total.forget(topic=topic.name)
+        await move_to_trash(self._broker.disk, topic.name, topic.topic_id)
         self._broker.maintenance.empty_trash_soon()
 
     def configure_topic(self, topic: Topic) -> None:
@@ -143,7 +144,7 @@ class PartitionRegistry:
 
         async def close_next() -> None:
             for partition in waiting:
-                await self._close(partition)
+                await self._close(partition, is_clean=True)
 
         async with asyncio.TaskGroup() as group:
             for _ in range(OPENING_COUNT_MAX):
@@ -151,9 +152,9 @@ class PartitionRegistry:
         self._by_name.clear()
         self._by_id.clear()
 
-    async def _close(self, partition: Partition) -> None:
+    async def _close(self, partition: Partition, *, is_clean: bool) -> None:
         try:
-            await partition.close(is_clean=True)
+            await partition.close(is_clean=is_clean)
         except DiskFault as fault:
             _log.error(
                 "a partition could not be closed", partition=str(partition), fault=str(fault)
@@ -199,30 +200,24 @@ class PartitionRegistry:
             return OpenedLog(topic, index, None, str(fault))
 
     async def _open(self, topic: Topic, index: int) -> PartitionLog:
+        """The partition's log, made when it is missing; what a deleted incarnation left of it goes
+        to the trash. Raises DiskFault, also for segments that say no longer whose they are.
+        """
         directory = partition_directory(topic.name, index)
         disk = self._broker.disk
-        if disk.is_directory(directory):
-            log = await PartitionLog.open(
-                disk,
-                directory,
-                log_config(topic.settings, self._broker.settings),
-                self._broker.clock.wall_ms(),
-            )
-            if log.topic_id == topic.topic_id:
-                for damage in log.damage:
-                    _log.warning("repaired", partition=f"{topic.name}-{index}", damage=damage)
-                return log
-            await log.close()
+        names = disk.list_directory(directory)
+        is_owned = PARTITION_FILE in names or any(name.endswith(LOG) for name in names)
+        if is_owned and read_identity(disk, directory).topic_id != topic.topic_id:
             await discard_partition(disk, topic.name, index)
-        return await self._make(topic, index)
-
-    async def _make(self, topic: Topic, index: int) -> PartitionLog:
-        return await PartitionLog.create(
-            self._broker.disk,
-            partition_directory(topic.name, index),
+        log = await PartitionLog.create(
+            disk,
+            directory,
             topic_id=topic.topic_id,
             partition=index,
             topic=topic.name,
             config=log_config(topic.settings, self._broker.settings),
             now_wall_ms=self._broker.clock.wall_ms(),
         )
+        for damage in log.damage:
+            _log.warning("repaired", partition=f"{topic.name}-{index}", damage=damage)
+        return log
