@@ -9,6 +9,7 @@ from typing import Final
 
 from broker.errors import RETRIABLE, ErrorCode
 from broker.simulator.history import FAIL, INFO, OK
+from broker.simulator.reading import LATEST, list_offset
 from broker.simulator.session import ClientError, Session
 from broker.simulator.world import Node, World
 from broker.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -145,28 +146,52 @@ async def read_committed(
 
 
 async def _fetch_committed(world: World, session: Session, group: str, topic: str) -> int | None:
+    found = await fetch_committed(world, session, group, topic, [0])
+    return None if found is None else found[0]
+
+
+async def lag_of(
+    world: World, session: Session, group: str, topic: str, partitions: int
+) -> dict[int, str]:
+    """The partitions whose committed offset is not the log end, or could not be asked for."""
+    everyone = list(range(partitions))
+    try:
+        found = await fetch_committed(world, session, group, topic, everyone)
+    except ClientError:
+        found = None
+    if found is None:
+        await session.back_off()
+        return dict.fromkeys(everyone, "no answer")
+    behind: dict[int, str] = {}
+    for partition in everyone:
+        end = await list_offset(session, topic, partition, LATEST)
+        if max(found[partition], 0) != end:
+            behind[partition] = f"{found[partition]} of {end}"
+    return behind
+
+
+async def fetch_committed(
+    world: World, session: Session, group: str, topic: str, partitions: list[int]
+) -> dict[int, int] | None:
+    """By partition; None for an error that may pass. Raises ClientError."""
     version = session.node.random.randint(1, 9)
     if version >= GROUPS_IN_ONE_REQUEST_VERSION:
-        wanted = [OffsetFetchRequestTopics(name=topic, partition_indexes=[0])]
+        wanted = [OffsetFetchRequestTopics(name=topic, partition_indexes=partitions)]
         response = await session.ask(
             OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=wanted)]),
             version,
         )
         answer = response.groups[0]
-        code = answer.error_code
     else:
-        asked = [OffsetFetchRequestTopic(name=topic, partition_indexes=[0])]
-        answer = response = await session.ask(
-            OffsetFetchRequest(group_id=group, topics=asked), version
-        )
-        code = response.error_code
-    if code == 0 and answer.topics:
-        code = answer.topics[0].partitions[0].error_code
+        asked = [OffsetFetchRequestTopic(name=topic, partition_indexes=partitions)]
+        answer = await session.ask(OffsetFetchRequest(group_id=group, topics=asked), version)
+    rows = [row for each in answer.topics for row in each.partitions]
+    code = answer.error_code or next((row.error_code for row in rows if row.error_code), 0)
     if code:
         check_refusal(world, f"offset fetch of {group}", ErrorCode(code))
         await session.back_off()
         return None
-    return int(answer.topics[0].partitions[0].committed_offset)
+    return {row.partition_index: row.committed_offset for row in rows}
 
 
 def check_refusal(world: World, what: str, code: ErrorCode) -> None:

@@ -59,7 +59,11 @@ def acknowledged_is_kept(events: Sequence[Event]) -> Iterator[str]:
     for send in _sends(events):
         place = _place(send.event)
         if send.kind == OK and place in final:
-            found = final[place].get(send.offset or 0)
+            if send.offset is None:
+                if send.event["value"] not in final[place].values():
+                    yield f"{place}: {send.event['value']} was acknowledged and is nowhere"
+                continue
+            found = final[place].get(send.offset)
             if found != send.event["value"]:
                 yield f"{place}: {send.event['value']} acknowledged at {send.offset}, has {found}"
 
@@ -156,10 +160,10 @@ def committed_offset_never_moves_back(events: Sequence[Event]) -> Iterator[str]:
         if event["operation"] == "commit":
             state.end(event["id"], question["offset"], event["kind"])
         elif event["kind"] == OK:
-            found = event["offset"]
+            found = max(event["offset"], 0)  # without a commit, a reader begins at the start
             if found < before and found not in state.open.values():
                 yield f"{key}: committed offset {found} is read after {before} was acknowledged"
-            elif found >= 0 and found not in state.committed:
+            elif found > 0 and found not in state.committed:
                 yield f"{key}: committed offset {found} is read, nobody committed it"
 
 

@@ -50,6 +50,16 @@ class History:
         self._next_id += 1
         self._add(time_s, OK, self._next_id, operation, fields)
 
+    def now(self) -> int:
+        """A moment for `recall`."""
+        return len(self.events)
+
+    def recall(self, moment: int, time_s: float, operation: str, **fields: Any) -> None:
+        """An operation that began at `moment` and is heard of only now, with its outcome."""
+        identity = self.invoke(time_s, operation, **fields)
+        self.events.insert(moment, self.events.pop())
+        self._add(time_s, OK, identity, operation, fields)
+
     def write(self, target: TextIO) -> None:
         """As JSON lines."""
         for event in self.events:

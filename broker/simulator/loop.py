@@ -13,6 +13,7 @@ import gc
 import heapq
 import itertools
 import sys
+import warnings
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
@@ -119,15 +120,15 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._timers.clear()
         quiet, sys.unraisablehook = sys.unraisablehook, _ignore
         try:
-            for process in everybody:
-                for task in process.tasks:
-                    task._log_destroy_pending = False  # type: ignore[attr-defined]
-                process.tasks.clear()
-                process.on_killed.clear()
-            self._processes.clear()
-            self._dead.clear()
-            del everybody, process
-            gc.collect()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # coroutines that were never started
+                for process in everybody:
+                    _take_apart(process)
+                self._processes.clear()
+                self._dead.clear()
+                self._running = self.harness
+                everybody.clear()
+                gc.collect()
         finally:
             sys.unraisablehook = quiet
         self.close()
@@ -249,3 +250,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
 def _ignore(_unraisable: object) -> None:
     """Coroutines of dead processes may complain when they are taken apart."""
+
+
+def _take_apart(process: Process) -> None:
+    for task in process.tasks:
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+    process.tasks.clear()
+    process.on_killed.clear()

@@ -6,6 +6,7 @@ the world heals.
 | kill           | SIGKILL to the broker, now                                                    |
 | kill_in_append | SIGKILL inside one of the next appends: a prefix of it is written             |
 | stop           | a clean stop and a new start                                                  |
+| kill_client    | one or two clients are killed and start anew                                  |
 | pause          | the broker's process stands still for seconds (SIGSTOP)                       |
 | reset          | some connections are reset                                                    |
 | cut            | one direction between the broker and a client is silent for seconds           |
@@ -13,7 +14,7 @@ the world heals.
 | refuse         | new connections of a client are refused for seconds                           |
 | full           | the disk has no space for seconds                                             |
 | broken_disk    | I/O errors for a moment; then the broker is restarted, as its operator must   |
-| clock          | the wall clock jumps up to a day, either way                                  |
+| clock          | the wall clock jumps, up to half a day from true time                         |
 | cold           | most reads must wait for the device                                           |
 """
 
@@ -25,30 +26,41 @@ from typing import Final
 
 from broker.simulator.world import BrokerHost, World
 
-PAUSE_BETWEEN_S_MAX: Final = 4.0
-FAULT_S_MAX: Final = 6.0
+RUNNERS: Final = 2
+"""Faults that may overlap."""
+PAUSE_BETWEEN_S_MAX: Final = 3.0
+FAULT_S_MAX: Final = 5.0
 DOWN_S_MAX: Final = 3.0
-CLOCK_JUMP_MS_MAX: Final = 24 * 3_600_000
+CLOCK_JUMP_MS_MAX: Final = 12 * 3_600_000
+"""Either way from true time: below every retention and expiration."""
 SLOW_DELAY_S_MAX: Final = 1.0
 MIX_PROBABILITY: Final = 0.5
 COLD_PROBABILITY: Final = 0.9
 
-SPARED: Final = frozenset({"recycler"})
+SPARED: Final = frozenset({"recycler-0"})
 """Clients whose link stays whole."""
 
 
 class Nemesis:
     """One seed's faults. `clients` are the names whose links may suffer."""
 
-    def __init__(self, world: World, host: BrokerHost, clients: list[str]) -> None:
+    def __init__(
+        self,
+        world: World,
+        host: BrokerHost,
+        clients: list[str],
+        restart_client: Callable[[str], None],
+    ) -> None:
         self.world = world
         self.host = host
         self._random = world.random_for("nemesis")
+        self._restart_client = restart_client
         self._clients = [name for name in clients if name not in SPARED]
         self._faults: dict[str, Callable[[], Awaitable[None]]] = {
             "kill": self._kill,
             "kill_in_append": self._kill_in_append,
             "stop": self._stop,
+            "kill_client": self._kill_client,
             "pause": self._pause,
             "reset": self._reset,
             "cut": self._cut,
@@ -67,6 +79,11 @@ class Nemesis:
 
     async def run(self) -> None:
         """Until cancelled; `heal` repairs what is broken then."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(RUNNERS):
+                group.create_task(self._run_one())
+
+    async def _run_one(self) -> None:
         names = list(self.mix)
         while True:
             await asyncio.sleep(self._random.random() * PAUSE_BETWEEN_S_MAX)
@@ -100,6 +117,10 @@ class Nemesis:
         await self.host.stop()
         await asyncio.sleep(self._random.random() * DOWN_S_MAX)
         self.host.wanted = True
+
+    async def _kill_client(self) -> None:
+        for _ in range(self._random.randint(1, 2)):
+            self._restart_client(self._random.choice(self._clients))
 
     async def _pause(self) -> None:
         process = self.host.process
@@ -144,8 +165,8 @@ class Nemesis:
         await self._stay_down(self.host.kill)
 
     async def _clock(self) -> None:
-        jump = self._random.randint(-CLOCK_JUMP_MS_MAX, CLOCK_JUMP_MS_MAX)
-        self.world.wall.skew_ms += jump
+        skew_ms = self._random.randint(-CLOCK_JUMP_MS_MAX, CLOCK_JUMP_MS_MAX)
+        self.world.wall.skew_ms = skew_ms
 
     async def _cold(self) -> None:
         self.host.image.faults.cold_read_probability = COLD_PROBABILITY

@@ -59,7 +59,7 @@ class Batch:
     """Records that travel together. `identities` are their sends in the history."""
 
     base_sequence: int
-    encoded: bytes
+    encoded: bytes = field(repr=False)
     record_count: int
     identities: list[int]
     attempts: int = 0

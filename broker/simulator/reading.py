@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from broker.errors import RETRIABLE, ErrorCode
+from broker.records.batch import is_intact
 from broker.records.iterate import iterate_batches, iterate_records
 from broker.simulator.session import ClientError, Session
 from broker.simulator.world import Node, World
@@ -93,13 +94,19 @@ async def fetch(
     return {data.partition_index: data for each in response.responses for data in each.partitions}
 
 
+class DamagedRecords(Exception):
+    """A batch with a wrong checksum was served."""
+
+
 def records_from(data: PartitionData, position: int) -> Found:
-    """The records at `position` and above: a batch may begin below."""
+    """The records at `position` and above: a batch may begin below. Raises DamagedRecords."""
     found: Found = []
     blob = data.records
     if not isinstance(blob, bytes | bytearray | memoryview):
         return found
     for batch in iterate_batches(blob):
+        if not is_intact(batch):
+            raise DamagedRecords(f"at position {position}: {bytes(batch[:61]).hex()}")
         for record in iterate_records(batch, size_max=UNPACKED_BYTES_MAX):
             if record.offset >= position:
                 found.append((record.offset, (record.value or b"").decode().rstrip(" ")))

@@ -11,6 +11,7 @@ import asyncio
 from typing import Any, Final
 
 from broker.errors import RETRIABLE, ErrorCode
+from broker.model import INT64_MAX
 from broker.simulator.bookkeeping import check_refusal, commit, find_coordinator, read_committed
 from broker.simulator.producing import Lane, Target, obtain_producer_id
 from broker.simulator.reading import read_all
@@ -24,7 +25,8 @@ from broker.wire.messages.create_topics import (
 from broker.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
 ROUNDS_MAX: Final = 6
-BY_ID_VERSION: Final = 6
+ANY_TIME: Final = {"message.timestamp.after.max.ms": str(INT64_MAX)}
+"""The clocks jump: a producer's timestamp may be far ahead of the broker's."""
 TOPIC: Final = "recycled"
 NAME: Final = "recycler"
 
@@ -94,7 +96,9 @@ class Recycler:
 
     async def _live_once(self, label: str) -> None:
         random = self.node.random
-        await create_topic(self.world, self._session, TOPIC, 1, {"segment.bytes": "4096"})
+        await create_topic(
+            self.world, self._session, TOPIC, 1, {"segment.bytes": "4096", **ANY_TIME}
+        )
         await self._read_committed(label)
         identity = await obtain_producer_id(self._session)
         target = Target(TOPIC, label, 0)

@@ -7,23 +7,27 @@ Then the checker reads the history.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections import Counter
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, Protocol
 
-from broker.simulator.bookkeeping import Bookkeeper
+from broker.simulator.bookkeeping import Bookkeeper, lag_of
 from broker.simulator.checker import check
+from broker.simulator.consuming import Member
+from broker.simulator.delivering import Application
 from broker.simulator.history import History
 from broker.simulator.nemesis import Nemesis
 from broker.simulator.producing import Producer
 from broker.simulator.reading import Reader, read_all
-from broker.simulator.recycling import Recycler, create_topic
+from broker.simulator.recycling import ANY_TIME, Recycler, create_topic
 from broker.simulator.session import Session
 from broker.simulator.world import BROKER_PORT, BrokerHost, Node, World, world_of
 
 FAULTS_S_MIN: Final = 10.0
 FAULTS_S_MAX: Final = 40.0
-CONVERGE_S_MAX: Final = 90.0
+CONVERGE_S_MAX: Final = 60.0
 TOPICS: Final = {"orders": 3, "payments": 1}
 
 SETTINGS: Final[dict[str, object]] = {
@@ -45,6 +49,9 @@ class Client(Protocol):
     is_done: bool
 
     async def run(self) -> None: ...
+
+
+Program = Callable[[Node], Client]
 
 
 @dataclass(slots=True)
@@ -84,6 +91,33 @@ def run_seed(seed: int) -> Outcome:
         )
 
 
+Make = Callable[[World, str, str, Node], Client]
+"""(world, name, topic, node): one incarnation of a client."""
+
+PARTS: Final[dict[str, tuple[int, int, Make]]] = {
+    "producer": (1, 3, lambda world, _, topic, node: Producer(world, node, topic, TOPICS[topic])),
+    "application": (
+        0,
+        2,
+        lambda world, _, topic, node: Application(world, node, topic, TOPICS[topic]),
+    ),
+    "reader": (1, 2, lambda world, _, topic, node: Reader(world, node, topic, TOPICS[topic])),
+    "book": (1, 2, lambda world, _, topic, node: Bookkeeper(world, node, topic)),
+    "member": (
+        1,
+        4,
+        lambda world, name, topic, node: Member(world, node, name, group_of(topic), topic),
+    ),
+    "recycler": (1, 1, lambda world, _, _topic, node: Recycler(world, node)),
+}
+"""Kind: how many at least, at most, and how one is made."""
+
+
+def group_of(topic: str) -> str:
+    """The consumer group that reads `topic`."""
+    return f"group-{topic}"
+
+
 class Scenario:
     """The processes of one run."""
 
@@ -91,57 +125,61 @@ class Scenario:
         self.world = world
         self.random = world.random_for("scenario")
         self.host = BrokerHost(world, dict(SETTINGS))
-        self.clients: list[tuple[Node, Client]] = []
-        self._names = [
-            *(f"producer-{index}" for index in range(self.random.randint(1, 4))),
-            *(f"reader-{index}" for index in range(self.random.randint(1, 2))),
-            *(f"book-{index}" for index in range(self.random.randint(1, 2))),
-            "recycler",
-        ]
-        self.nemesis = Nemesis(world, self.host, self._names)
+        self.programs = self._cast()
+        self.clients: dict[str, tuple[Node, Client]] = {}
+        self._incarnations: Counter[str] = Counter()
+        self.nemesis = Nemesis(world, self.host, list(self.programs), self.restart_client)
 
     async def run(self) -> None:
         loop = self.world.loop
         supervisor = loop.create_task(self.host.supervise())
         admin = self.world.node("admin")
         await self._in(admin, self._create_topics(Session(admin)))
-        for name in self._names:
+        for name in self.programs:
             self._start_client(name)
         faults = loop.create_task(self.nemesis.run())
         await asyncio.sleep(FAULTS_S_MIN + self.random.random() * (FAULTS_S_MAX - FAULTS_S_MIN))
         faults.cancel()
         await self.nemesis.heal()
         self.world.is_healing = True
-        await self._converge()
+        await self._wait_for_clients([name for name in self.programs if "member" not in name])
+        await self._in(admin, self._wait_for_groups(Session(admin)))
+        self.world.is_over = True
+        await self._wait_for_clients(list(self.programs))
         await self._in(admin, self._read_finals(Session(admin)))
         supervisor.cancel()
         await self.host.stop()
 
+    def restart_client(self, name: str) -> None:
+        """The client is killed; another incarnation starts at once. One that has finished stays."""
+        node, client = self.clients[name]
+        if not client.is_done or isinstance(client, Reader):
+            self.world.counters["client kills"] += 1
+            self.world.loop.kill(node.process)
+            self._start_client(name)
+
+    def _cast(self) -> dict[str, Program]:
+        """Who takes part, by name. "orders" always has a producer, a reader and a group."""
+        cast: dict[str, Program] = {}
+        for kind, (count_min, count_max, make) in PARTS.items():
+            for index in range(self.random.randint(count_min, count_max)):
+                topic = "orders" if index == 0 else self.random.choice(list(TOPICS))
+                name = f"{kind}-{index}"
+                cast[name] = partial(make, self.world, name, topic)
+        return cast
+
     async def _create_topics(self, session: Session) -> None:
         for topic, partitions in TOPICS.items():
             size = str(self.random.choice((2_048, 8_192, 1 << 20)))
-            await create_topic(
-                self.world,
-                session,
-                topic,
-                partitions,
-                {"segment.bytes": size, "index.interval.bytes": "512"},
-            )
+            configs = {"segment.bytes": size, "index.interval.bytes": "512", **ANY_TIME}
+            await create_topic(self.world, session, topic, partitions, configs)
         session.close()
 
     def _start_client(self, name: str) -> None:
-        node = self.world.node(name)
-        topic = self.random.choice(list(TOPICS))
-        client: Client
-        if name.startswith("producer"):
-            client = Producer(self.world, node, topic, TOPICS[topic])
-        elif name.startswith("reader"):
-            client = Reader(self.world, node, topic, TOPICS[topic])
-        elif name.startswith("book"):
-            client = Bookkeeper(self.world, node, topic)
-        else:
-            client = Recycler(self.world, node)
-        self.clients.append((node, client))
+        self._incarnations[name] += 1
+        node = self.world.node(f"{name}#{self._incarnations[name]}")
+        client = self.programs[name](node)
+        self.clients[name] = (node, client)
         self.world.loop.spawn(node.process, self._guard(client), name=name)
 
     async def _guard(self, client: Client) -> None:
@@ -151,15 +189,27 @@ class Scenario:
         except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
             self.world.find("client crashed", f"{type(client).__name__}: {error!r}")
 
-    async def _converge(self) -> None:
+    async def _wait_for_clients(self, names: list[str]) -> None:
         deadline_s = self.world.loop.time() + CONVERGE_S_MAX
-        while not all(client.is_done for _node, client in self.clients):
+        while not all(self.clients[name][1].is_done for name in names):
             if self.world.loop.time() > deadline_s:
-                for node, client in self.clients:
-                    if not client.is_done:
-                        self.world.find("does not converge", f"{node.name} did not finish")
+                slow = [name for name in names if not self.clients[name][1].is_done]
+                self.world.find("does not converge", f"not finished: {slow}")
                 return
             await asyncio.sleep(0.1)
+
+    async def _wait_for_groups(self, session: Session) -> None:
+        """Every group that has members commits up to the end of its topic."""
+        read = {each.topic for _, each in self.clients.values() if isinstance(each, Member)}
+        deadline_s = self.world.loop.time() + CONVERGE_S_MAX
+        for topic in sorted(read):
+            group = group_of(topic)
+            while behind := await lag_of(self.world, session, group, topic, TOPICS[topic]):
+                if self.world.loop.time() > deadline_s:
+                    self.world.find("does not converge", f"{group} is behind: {behind}")
+                    break
+                await asyncio.sleep(0.5)
+        session.close()
 
     async def _read_finals(self, session: Session) -> None:
         deadline_s = self.world.loop.time() + CONVERGE_S_MAX

@@ -45,10 +45,6 @@ STOP_S_MAX: Final = 30.0
 INVARIANT_INTERVAL_S: Final = 0.2
 
 
-class Failed(Exception):
-    """The run cannot go on: a finding in itself."""
-
-
 @dataclass(frozen=True, slots=True)
 class Node:
     """One simulated process and its ports."""
@@ -73,6 +69,7 @@ class World:
         self.findings: list[str] = []
         self.log_lines: deque[str] = deque(maxlen=LOG_LINES_KEPT)
         self.is_healing = False
+        self.is_over = False
         self.uses_zstd = self.random_for("zstd").random() < 0.5
         self.wall = WallClock()
 
@@ -95,14 +92,16 @@ class World:
 
     def find(self, rule: str, evidence: str) -> None:
         """A promise is broken."""
+        if self.loop.is_over:
+            return  # a coroutine complains while it is taken apart
         self.findings.append(f"{rule}: {evidence} (at {self.loop.time():.3f} s)")
 
     def run(self, main: Callable[[World], Coroutine[Any, Any, None]]) -> None:
         """Run the whole scenario."""
         try:
             self.loop.run_until_complete(main(self))
-        except Failed as failed:
-            self.find("the run could not go on", str(failed))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
+            self.find("the run could not go on", repr(error))
         for text in self.loop.unhandled:
             self.find("unhandled exception", text)
 

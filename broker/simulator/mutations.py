@@ -1,0 +1,141 @@
+"""Known bugs of our own kind, switched on inside the simulator only: the proof that the suite can
+catch them.
+ Each is a patch over the real broker, applied for the time of a `with` block. The suite must find
+every one of them within its budget of seeds; a mutation that survives is a hole in the workload or
+the checker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+
+from broker.errors import ErrorCode
+from broker.log.partition_log import PartitionLog
+from broker.log.producers import ProducerStates
+from broker.log.recovery import _Recovery
+from broker.ports import DiskFault, DiskFile
+from broker.server.groups.coordinator import GroupCoordinator
+from broker.server.groups.shard import RunningShard
+from broker.server.partition import Partition
+
+LATE_WRITE_S: Final = 0.05
+
+
+class Patch(NamedTuple):
+    """Replace `owner.name` by what `make` returns for the original."""
+
+    owner: type
+    name: str
+    make: Callable[[Any], Any]
+
+
+class Mutation(NamedTuple):
+    """`bug` is what the patched broker does wrong."""
+
+    bug: str
+    patches: tuple[Patch, ...]
+
+
+@contextmanager
+def mutated(name: str | None) -> Iterator[None]:
+    """Run with the mutation; None is the broker as it is. Raises KeyError for an unknown name."""
+    patches = () if name is None else MUTATIONS[name].patches
+    originals = [(patch.owner, patch.name, patch.owner.__dict__[patch.name]) for patch in patches]
+    for patch, (_owner, _name, original) in zip(patches, originals, strict=True):
+        setattr(patch.owner, patch.name, patch.make(original))
+    try:
+        yield
+    finally:
+        for owner, attribute, original in originals:
+            setattr(owner, attribute, original)
+
+
+def _publish_before_write(_original: Any) -> Callable[[PartitionLog], None]:
+    def flush(self: PartitionLog) -> None:
+        if self._staged:
+            file = self._active.file()
+            chunks = [bytes(batch) for batch in self._staged]
+            self._staged.clear()
+            self.producers.mark()
+            self.written_end_offset = self.log_end_offset
+            asyncio.get_running_loop().call_later(LATE_WRITE_S, _write_late, file, chunks)
+
+    return flush
+
+
+def _write_late(file: DiskFile, chunks: list[bytes]) -> None:
+    try:
+        file.append(chunks)
+    except DiskFault:
+        return
+
+
+def _forget_producers(original: Any) -> Any:
+    async def opened(cls: type[PartitionLog], *args: Any, **kwargs: Any) -> PartitionLog:
+        log: PartitionLog = await original.__func__(cls, *args, **kwargs)
+        log.producers = ProducerStates(log.producers.expiration_ms)
+        return log
+
+    return classmethod(opened)
+
+
+def _no_deduplication(_original: Any) -> Any:
+    return lambda *_arguments: None
+
+
+def _answer_at_once(_original: Any) -> Any:
+    return lambda _self, reply: reply.reply_to(reply.response)
+
+
+def _keep_torn_tail(_original: Any) -> Any:
+    async def cut(*_arguments: Any) -> None:
+        """Leaves the torn bytes where they are."""
+
+    return cut
+
+
+def _keep_offsets(_original: Any) -> Any:
+    return lambda _self, _topic_id: None
+
+
+def _acknowledge_failed_write(_original: Any) -> Any:
+    def fail(_self: Partition, acks: Any, _error: ErrorCode) -> None:
+        for ack in acks:
+            ack.on_done(ErrorCode.NONE)
+
+    return fail
+
+
+MUTATIONS: Final[dict[str, Mutation]] = {
+    "publish-before-write": Mutation(
+        "the high watermark rises and the answer leaves before the write completed",
+        (Patch(PartitionLog, "flush", _publish_before_write),),
+    ),
+    "forget-producers": Mutation(
+        "the state of idempotent producers is lost at a restart",
+        (Patch(PartitionLog, "open", _forget_producers),),
+    ),
+    "no-deduplication": Mutation(
+        "a retried batch is stored again",
+        (Patch(ProducerStates, "find_duplicate", _no_deduplication),),
+    ),
+    "answer-commit-early": Mutation(
+        "the coordinator answers before its records are appended",
+        (Patch(RunningShard, "answer", _answer_at_once),),
+    ),
+    "keep-torn-tail": Mutation(
+        "recovery does not truncate a torn tail",
+        (Patch(_Recovery, "_cut", _keep_torn_tail),),
+    ),
+    "acknowledge-failed-write": Mutation(
+        "a full disk is answered with success",
+        (Patch(Partition, "_fail", _acknowledge_failed_write),),
+    ),
+    "keep-offsets-of-deleted-topic": Mutation(
+        "committed offsets outlive their topic",
+        (Patch(GroupCoordinator, "on_topic_deleted", _keep_offsets),),
+    ),
+}
