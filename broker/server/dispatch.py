@@ -29,6 +29,7 @@ from broker.server.handlers.list_offsets import handle_list_offsets
 from broker.server.handlers.metadata import handle_metadata
 from broker.server.handlers.offset_commit import handle_offset_commit
 from broker.server.handlers.offset_fetch import handle_offset_fetch
+from broker.server.handlers.offset_for_leader_epoch import handle_offset_for_leader_epoch
 from broker.server.handlers.produce import handle_produce
 from broker.server.handlers.sync_group import handle_sync_group
 from broker.wire import api as apis
@@ -73,6 +74,7 @@ HANDLERS: Final = (
     Handler(apis.CREATE_TOPICS, handle_create_topics, Kind.TASK),
     Handler(apis.DELETE_TOPICS, handle_delete_topics, Kind.TASK),
     Handler(apis.INIT_PRODUCER_ID, handle_init_producer_id, Kind.TASK),
+    Handler(apis.OFFSET_FOR_LEADER_EPOCH, handle_offset_for_leader_epoch, Kind.REPLY),
     Handler(apis.DESCRIBE_CONFIGS, handle_describe_configs, Kind.TASK),
     Handler(apis.CREATE_PARTITIONS, handle_create_partitions, Kind.TASK),
     Handler(apis.DELETE_GROUPS, handle_delete_groups, Kind.REPLY),

@@ -108,9 +108,12 @@ class PendingFetch:
         self._is_finished = False
 
     def start(self) -> None:
-        """Answer at once or park."""
+        """Answer at once or park. What was staged before it in this turn is written first."""
         self._slot.on_dropped = self._on_dropped
-        self._attempt()
+        if self._broker.turn.has_dirty:
+            self._queue()
+        else:
+            self._attempt()
 
     # partition.ParkedFetch
 
@@ -289,7 +292,7 @@ def _check_divergence(found: ToRead) -> Answer | ToRead:
     (KIP-595).
     """
     wanted, partition = found.wanted, found.partition
-    epoch, end_offset = partition.log.end_offset_for_epoch(wanted.last_fetched_epoch)
+    epoch, end_offset = partition.end_offset_for_epoch(wanted.last_fetched_epoch)
     if epoch < 0 or end_offset < 0:
         return _refused(wanted, ErrorCode.OFFSET_OUT_OF_RANGE)
     if epoch >= wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:

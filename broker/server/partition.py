@@ -139,6 +139,21 @@ class Partition:
         """The first offset still kept, -1 without a usable log."""
         return self._log.log_start_offset if self._log is not None else -1
 
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(`epoch`, where it ended), or (-1, -1) when unknown (KIP-320).
+
+        An epoch in which nothing was written ended where the next one began: answering with an
+        older epoch, as for a lagging replica, would tell its consumers that records were cut off.
+        Raises Refusal when the partition is offline.
+        """
+        log = self.log
+        if not 0 <= epoch <= self.leader_epoch:
+            return -1, -1
+        if epoch > log.latest_epoch:
+            return epoch, log.written_end_offset
+        found_epoch, end_offset = log.end_offset_for_epoch(epoch)
+        return (epoch, end_offset) if found_epoch >= 0 else (-1, -1)
+
     @property
     def is_offline(self) -> bool:
         return self.offline_reason is not None

@@ -108,7 +108,12 @@ async def _open_storage(
     try:
         disk = SystemDisk(settings.log_dir)
         disk.lock()
-        read_meta(disk)
+        is_known = read_meta(disk) is not None
+        if is_known and not disk.exists(METASTORE_FILE):
+            raise StartupError(
+                f"{disk.root / METASTORE_FILE} is missing, and with it the list of topics whose "
+                "records are here: restore that file from a backup. Nothing was changed."
+            )
         return disk, await SqliteMetastore.open(disk.root / METASTORE_FILE, clock)
     except (DataDirectoryRefused, DiskFault, MetastoreFault) as error:
         raise StartupError(str(error)) from error

@@ -43,6 +43,11 @@ class Turn:
         """The caller promises to `settle` before it returns to the loop."""
         self._is_open = True
 
+    @property
+    def has_dirty(self) -> bool:
+        """Whether something is staged and not written yet."""
+        return bool(self._dirty)
+
     def add_dirty(self, partition: Dirty) -> None:
         """Write it in this turn. The caller adds a partition once until its flush."""
         self._dirty.append(partition)

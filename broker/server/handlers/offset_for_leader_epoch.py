@@ -49,9 +49,6 @@ def _answer(broker: Broker, topic: str, question: OffsetForLeaderPartition) -> E
 def _end_of_epoch(
     broker: Broker, topic: str, question: OffsetForLeaderPartition
 ) -> tuple[int, int]:
-    """An epoch in which nothing was written ended where the log ends: else the client would think
-    that its records were cut off.
-    """
     partition = broker.partitions.get(topic, question.partition)
     if partition is None:
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -59,10 +56,4 @@ def _end_of_epoch(
     if current not in (-1, partition.leader_epoch):
         is_over = current < partition.leader_epoch
         raise Refusal(ErrorCode.FENCED_LEADER_EPOCH if is_over else ErrorCode.UNKNOWN_LEADER_EPOCH)
-    wanted = question.leader_epoch
-    if not 0 <= wanted <= partition.leader_epoch:
-        return -1, -1
-    log = partition.log
-    if wanted >= log.latest_epoch:
-        return wanted, partition.high_watermark
-    return log.end_offset_for_epoch(wanted)
+    return partition.end_offset_for_epoch(question.leader_epoch)
