@@ -302,7 +302,7 @@ class Catalog:
     async def _forget(self, topic: Topic) -> None:
         self._topics.hide(topic.name)
         try:
-            await self._broker.partitions.delete_topic(topic.topic_id)
+            await self._broker.partitions.delete_topic(topic)
         except DiskFault as fault:
             _log.error(
                 "a deleted topic's directories stay until the next start",
