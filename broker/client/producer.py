@@ -90,6 +90,11 @@ class Producer:
         self._identity: tuple[int, int] | None = None
         self._identity_lock = asyncio.Lock()
 
+    @property
+    def buffered_bytes(self) -> int:
+        """About the bytes of records that are not yet stored or given up."""
+        return self._buffered_bytes
+
     async def start(self) -> None:
         """Start the sender."""
         await self._scope.start()
