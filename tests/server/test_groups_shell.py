@@ -168,9 +168,9 @@ def test_session_and_expiry_timers_run_by_themselves() -> None:
         assert await cluster.committed("g") == 5
         await asyncio.sleep(5)
         assert await cluster.committed("g") == -1
-        assert cluster.broker.groups.group_count() == 0
+        assert cluster.broker.groups.group_count == 0
         await cluster.restart()
-        assert cluster.broker.groups.group_count() == 0
+        assert cluster.broker.groups.group_count == 0
 
     simulate(scenario, settings)
 

@@ -39,10 +39,14 @@ class CommittedPosition(NamedTuple):
 
 
 class GroupCoordinator:
-    """Routes group requests to shards. `await start()` after the partitions are open."""
+    """Routes group requests to shards. `await start()` after the partitions are open.
+
+    `group_count` is the number of groups over all shards; the shards keep it.
+    """
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
+        self.group_count = 0
         self._shards: tuple[RunningShard, ...] = ()
         self._limits: tuple[BrokerSettings, GroupLimits] | None = None
         self._expiry_timer: Any = None
@@ -107,7 +111,7 @@ class GroupCoordinator:
         if limits is None or limits[0] is not settings:
             limits = self._limits = (settings, _limits_of(settings))
         clock = broker.clock
-        may_create = self.group_count() < settings.group.hermes_groups_max
+        may_create = self.group_count < settings.group.hermes_groups_max
         return Moment(clock.monotonic_ms(), clock.wall_ms(), limits[1], may_create)
 
     def shard_of(self, group_id: str) -> RunningShard | None:
@@ -221,10 +225,6 @@ class GroupCoordinator:
         for shard in self._shards:
             for group in list(shard.groups.groups.values()):
                 yield group.group_id, len(group.members)
-
-    def group_count(self) -> int:
-        """Groups over all shards."""
-        return sum(len(shard.groups.groups) for shard in self._shards)
 
     def member_count(self) -> int:
         """Members over all groups."""

@@ -87,6 +87,7 @@ class RunningShard:
         self._timer: Any = None
         self._timer_at_ms: float | None = None
         self._is_dirty = False
+        self._group_count = 0
 
     # loading
 
@@ -109,6 +110,7 @@ class RunningShard:
         groups.restore(self._broker.clock.monotonic_ms())
         self.groups = groups
         self.state = ShardState.READY
+        self._count()
         self._arm_timer()
 
     # steps
@@ -216,6 +218,7 @@ class RunningShard:
         self._queue = []
         self._open = _Batch()
         self._appended.clear()
+        self._count()
         self._cancel_timer()
         for reply in waiting:
             reply.reply_to(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -244,6 +247,9 @@ class RunningShard:
             self.carry_out(self.groups.on_deadline(moment, DEADLINES_PER_STEP))
 
     def _count(self) -> None:
+        group_count = len(self.groups.groups)
+        self._coordinator.group_count += group_count - self._group_count
+        self._group_count = group_count
         rebalanced = self.groups.rebalanced
         if rebalanced:
             for group_id in rebalanced:
