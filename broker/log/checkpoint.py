@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 from broker.log import names
 from broker.log.epochs import encode_epochs
 from broker.log.recovery import Recovered
-from broker.log.segment import Segment
 from broker.log.snapshot import Snapshot, encode_snapshot
 from broker.ports import DiskFault
 
@@ -31,21 +30,24 @@ class Checkpoints:
         "_epochs_written",
         "_is_under_way",
         "_key",
+        "_names_synced",
         "_snapshot_offsets",
-        "is_directory_dirty",
+        "names_changed",
         "synced_end_offset",
         "unsynced_closed",
     )
 
     def __init__(self, found: Recovered) -> None:
         snapshot = found.snapshot
-        self._key = (-1, -1, -1) if snapshot is None else _key_of(snapshot)
+        self._key = (-1, -1, -1, -1) if snapshot is None else _key_of(snapshot)
         self._epochs_written: list[tuple[int, int]] | None = None
         self._is_under_way = False
         self._snapshot_offsets = found.snapshot_offsets
         self.synced_end_offset = 0 if snapshot is None else snapshot.offset
-        self.is_directory_dirty = False
-        self.unsynced_closed: list[Segment] = []
+        self.names_changed = 1
+        """Grows with every change; a process that was killed may have left one unsynced."""
+        self._names_synced = 0
+        self.unsynced_closed = found.unsynced_closed
 
     @property
     def offset(self) -> int:
@@ -57,17 +59,22 @@ class Checkpoints:
         """The log start that a restart finds."""
         return self._key[1]
 
+    @property
+    def segment_base(self) -> int:
+        """The segment in which a restart begins to scan."""
+        return self._key[2]
+
     async def sync(self, log: PartitionLog) -> int:
         """As `PartitionLog.sync`."""
         end = log.written_end_offset
-        closed, self.unsynced_closed = self.unsynced_closed, []
+        names_changed = self.names_changed
+        closed = [segment for segment in self.unsynced_closed if segment in log.segments]
         try:
             for segment in [*closed, log.active]:
-                if segment in log.segments:
-                    await segment.sync()
-            if self.is_directory_dirty:
-                self.is_directory_dirty = False
+                await segment.sync()
+            if names_changed != self._names_synced:
                 await log.disk.sync_directory(log.directory)
+                self._names_synced = max(self._names_synced, names_changed)
         except DiskFault as fault:
             log.go_offline(fault)
             raise
@@ -75,6 +82,7 @@ class Checkpoints:
             missing = DiskFault(log.directory, "a segment's file is missing")
             log.go_offline(missing)
             raise missing from error
+        self.unsynced_closed = [each for each in self.unsynced_closed if each not in closed]
         self.synced_end_offset = max(self.synced_end_offset, end)
         return end
 
@@ -125,5 +133,11 @@ def _path(log: PartitionLog, offset: int) -> str:
     return f"{log.directory}/{names.numbered(offset, names.SNAPSHOT)}"
 
 
-def _key_of(snapshot: Snapshot) -> tuple[int, int, int]:
-    return snapshot.offset, snapshot.log_start_offset, snapshot.cleaned_end_offset
+def _key_of(snapshot: Snapshot) -> tuple[int, int, int, int]:
+    """What must have changed for another snapshot to be worth writing."""
+    return (
+        snapshot.offset,
+        snapshot.log_start_offset,
+        snapshot.segment_base,
+        snapshot.cleaned_end_offset,
+    )

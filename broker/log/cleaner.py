@@ -68,8 +68,14 @@ async def clean(log: PartitionLog, worker: Worker, now_wall_ms: int) -> bool:
         return False
     log.is_in_upkeep = True
     try:
-        end_offset = log.active.base_offset
-        plans = await _plan(log, worker)
+        await log.checkpoint()  # a start scans from there and expects no gaps behind it
+        segments = [
+            each for each in log.segments if each.base_offset <= log.checkpoints.segment_base
+        ]
+        if len(segments) < 2:
+            return False
+        end_offset = segments[-1].base_offset
+        plans = await _plan(log, worker, segments)
         is_changed = await _rewrite_all(log, worker, plans, now_wall_ms)
         log.cleaned_end_offset = end_offset
         await log.checkpoint()
@@ -78,9 +84,10 @@ async def clean(log: PartitionLog, worker: Worker, now_wall_ms: int) -> bool:
     return is_changed
 
 
-async def _plan(log: PartitionLog, worker: Worker) -> list[SegmentPlan]:
-    """Which records survive, from the newest segment to the oldest; the plans in log order."""
-    segments = list(log.segments)
+async def _plan(log: PartitionLog, worker: Worker, segments: list[Segment]) -> list[SegmentPlan]:
+    """Which records of all but the last segment survive, decided from the newest to the oldest; the
+    plans in log order.
+    """
     plans: list[SegmentPlan] = []
     seen: set[bytes] = set()
     for place in range(len(segments) - 2, -1, -1):

@@ -104,9 +104,9 @@ class PartitionLog:
                 )
             return await cls.open(disk, directory, config, now_wall_ms)
         await disk.make_directory(directory)
-        await disk.replace_file(f"{directory}/{names.PARTITION_FILE}", encode_identity(identity))
         for parent in _parents(directory):
             await disk.sync_directory(parent)
+        await disk.replace_file(f"{directory}/{names.PARTITION_FILE}", encode_identity(identity))
         return await cls.open(disk, directory, config, now_wall_ms)
 
     @classmethod
@@ -578,6 +578,6 @@ def _interval(config: LogConfig) -> int:
 
 
 def _parents(directory: str) -> list[str]:
-    """The directory and those above it, innermost first: each names one that may be new."""
+    """The directories above, outermost first: each names one that may be new."""
     parts = directory.split("/")
-    return ["/".join(parts[:count]) for count in range(len(parts), -1, -1)]
+    return ["/".join(parts[:count]) for count in range(len(parts))]

@@ -38,6 +38,7 @@ class Recovered:
     scanned_bytes: int = 0
     needs_segment: bool = False
     snapshot_offsets: list[int] = field(default_factory=list)
+    unsynced_closed: list[Segment] = field(default_factory=list)
 
 
 async def recover(
@@ -81,61 +82,42 @@ class _Recovery:
 
     async def run(self) -> None:
         found = self.found
-        snapshot = found.snapshot
-        place = position = 0
-        next_offset = found.segments[0].base_offset if found.segments else 0
-        trusted = snapshot is not None and self._start_of(snapshot)
-        if snapshot is not None and trusted:
-            place = next(
-                n
-                for n, segment in enumerate(found.segments)
-                if segment.base_offset == snapshot.segment_base
-            )
-            position, next_offset = snapshot.position, snapshot.offset
-        elif snapshot is not None:
-            found.damage.append(
-                f"{self.directory}: segment {snapshot.segment_base} is missing or shorter "
-                f"than the {snapshot.position} "
-                "bytes that were synced: all segments were checked, what they still hold is served"
-            )
-        is_prefix = trusted
+        place, position, next_offset, is_trusted = self._begin()
         while place < len(found.segments):
             segment = found.segments[place]
-            if not position and segment.base_offset < next_offset:
-                await self._set_aside(
-                    place, f"segment {segment.base_offset} begins below offset {next_offset}"
-                )
+            lost = segment.base_offset - next_offset
+            if not position and (lost < 0 or (lost > 0 and is_trusted)):
+                await self._set_aside(place, next_offset)
                 break
             next_offset = max(next_offset, segment.base_offset)
-            next_offset, is_whole = await self._recover_segment(
-                segment, position, next_offset, place
-            )
+            next_offset = await self._recover_segment(segment, position, next_offset, place)
             position = 0
             place += 1
-            if not is_whole and is_prefix and place < len(found.segments):
-                await self._set_aside(place, f"it follows damage in segment {segment.base_offset}")
-                break
-        if (
-            found.segments
-            and found.segments[-1].index is None
-            and not found.segments[-1].load_index()
-        ):
-            await rebuild_index(found.segments[-1], self.interval, self.now_wall_ms)
+        active = found.segments[-1] if found.segments else None
+        if active is not None and active.index is None and not active.load_index():
+            await rebuild_index(active, self.interval, self.now_wall_ms)
         self._settle(next_offset)
 
-    def _start_of(self, snapshot: Snapshot) -> bool:
-        """True when the snapshot's segment is there with all the bytes that were synced."""
-        return any(
-            segment.base_offset == snapshot.segment_base and segment.size >= snapshot.position
-            for segment in self.found.segments
+    def _begin(self) -> tuple[int, int, int, bool]:
+        """(segment number, position, offset) to scan from, and whether the snapshot says so."""
+        found, snapshot = self.found, self.found.snapshot
+        first = found.segments[0].base_offset if found.segments else 0
+        if snapshot is None:
+            return 0, 0, first, False
+        for place, segment in enumerate(found.segments):
+            if segment.base_offset == snapshot.segment_base and segment.size >= snapshot.position:
+                return place, snapshot.position, snapshot.offset, True
+        found.damage.append(
+            f"{self.directory}: segment {snapshot.segment_base} is missing or shorter than the "
+            f"{snapshot.position} bytes that were synced: all segments were checked, "
+            "what they still hold is served"
         )
+        return 0, 0, first, False
 
     async def _recover_segment(
         self, segment: Segment, position: int, next_offset: int, place: int
-    ) -> tuple[int, bool]:
-        """(next offset, whether the segment is whole), after scanning from `position` and cutting
-        off what is bad.
-        """
+    ) -> int:
+        """The next offset, after scanning from `position` and cutting off what is bad."""
         found = self.found
         if position:
             await self._load_below(segment, position)
@@ -153,9 +135,10 @@ class _Recovery:
         if not is_last:
             if end.position > position or end.reason is not None:
                 await segment.write_index(*segment.encode_index_files())
+            found.unsynced_closed.append(segment)
             segment.index = None
             segment.close_file()
-        return end.next_offset, end.reason is None
+        return end.next_offset
 
     async def _load_below(self, segment: Segment, position: int) -> None:
         """The index and times of the trusted part of the snapshot's segment, from its files or by
@@ -198,14 +181,22 @@ class _Recovery:
         segment.size = position
         await segment.file().sync()
 
-    async def _set_aside(self, place: int, why: str) -> None:
-        """Segments from `place` on leave the log; their files stay under another name."""
+    async def _set_aside(self, place: int, next_offset: int) -> None:
+        """Segments from `place` on do not follow what is left before them, which had not been
+        synced: they leave the log, but their files stay under another name.
+        """
         found = self.found
         for segment in found.segments[place:]:
             segment.close_file()
-            aside = f"{segment.path()}{names.DAMAGED}"
-            segment.disk.rename(segment.path(), free_name(segment.disk, aside))
-            found.damage.append(f"{segment.path()}: {why}: kept as {aside}")
+            if not segment.size:
+                await segment.disk.unlink(segment.path())
+                continue
+            aside = free_name(segment.disk, f"{segment.path()}{names.DAMAGED}")
+            segment.disk.rename(segment.path(), aside)
+            found.damage.append(
+                f"{segment.path()}: the log before it ends at offset {next_offset} only, the rest "
+                f"was not synced before the stop: kept as {aside}"
+            )
         del found.segments[place:]
 
     def _settle(self, next_offset: int) -> None:

@@ -45,7 +45,7 @@ async def roll(log: PartitionLog) -> None:
     old = log.active
     old.times = log.active_times()
     log.checkpoints.unsynced_closed.append(old)
-    log.checkpoints.is_directory_dirty = True
+    log.checkpoints.names_changed += 1
     log.begin_segment(Segment.empty(disk, log.directory, base, file))
     await old.write_index(*old.encode_index_files())
     await log.checkpoint()

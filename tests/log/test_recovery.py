@@ -135,7 +135,7 @@ async def test_segments_behind_unsynced_damage_leave_the_log(disk: FaultyDisk) -
     assert log.segments[-1].base_offset == bases[1]
     assert await values(log) == numbers(log.log_end_offset)
     assert bases[1] < log.log_end_offset < bases[2]
-    assert "follows damage" in log.damage[0]
+    assert "was not synced" in log.damage[0]
     await log.close()
 
 
