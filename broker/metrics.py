@@ -255,9 +255,13 @@ class Metrics:
         "Connections closed because of what they sent.",
         ("reason",),
     )
-    fetch_sessions: Gauge = _gauge("hermes_fetch_sessions", "Incremental fetch sessions kept.")
+    fetch_sessions: Gauge = _gauge(
+        "hermes_fetch_sessions", "Incremental fetch sessions kept.", computed=True
+    )
     fetch_sessions_evicted_total: Counter = _counter(
-        "hermes_fetch_sessions_evicted_total", "Fetch sessions that gave way to a new one."
+        "hermes_fetch_sessions_evicted_total",
+        "Fetch sessions that gave way to a new one.",
+        computed=True,
     )
 
     # Connections.
@@ -309,12 +313,8 @@ class Metrics:
     )
     recoveries_total: Counter = _counter(
         "hermes_recoveries_total",
-        "Partitions opened at start: clean, recovered (scanned after an unclean stop), truncated "
-        "or quarantined.",
+        "Partitions opened at start: intact, repaired (a torn or damaged part cut off), offline.",
         ("outcome",),
-    )
-    recovery_truncated_bytes_total: Counter = _counter(
-        "hermes_recovery_truncated_bytes_total", "Bytes of torn tails that recovery cut off."
     )
     disk_faults_total: Counter = _counter(
         "hermes_disk_faults_total", "Failed disk operations.", ("kind",)

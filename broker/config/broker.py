@@ -121,23 +121,6 @@ class BrokerSettings:
         maximum=INT32_MAX,
         live=True,
     )
-    socket_listen_backlog_size: int = setting(
-        "socket.listen.backlog.size",
-        1_024,
-        "Connections that the system holds until the broker accepts them.",
-        unit=Unit.COUNT,
-        minimum=1,
-        maximum=65_535,
-    )
-    queued_max_requests: int = setting(
-        "queued.max.requests",
-        500,
-        "Requests being worked on or waiting, of all connections; beyond it no connection is read.",
-        unit=Unit.COUNT,
-        minimum=1,
-        maximum=INT32_MAX,
-        live=True,
-    )
     queued_max_request_bytes: int = setting(
         "queued.max.request.bytes",
         512 << 20,
@@ -323,15 +306,6 @@ class BrokerSettings:
         unit=Unit.MS,
         minimum=0,
         maximum=INT64_MAX,
-        live=True,
-    )
-    hermes_decompression_bytes_max: int = setting(
-        "hermes.decompression.bytes.max",
-        128 << 20,
-        "A batch that unpacks to more is refused wherever the broker has to open it.",
-        unit=Unit.BYTES,
-        minimum=1024,
-        maximum=INT32_MAX,
         live=True,
     )
 

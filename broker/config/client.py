@@ -71,15 +71,6 @@ class ClientSettings:
         maximum=INT32_MAX,
         scope=_CLIENT,
     )
-    max_in_flight_requests_per_connection: int = setting(
-        "max.in.flight.requests.per.connection",
-        5,
-        "Requests sent on a connection before the first is answered.",
-        unit=Unit.COUNT,
-        minimum=1,
-        maximum=1_000,
-        scope=_CLIENT,
-    )
     receive_message_max_bytes: int = setting(
         "receive.message.max.bytes",
         100_000_000,

@@ -94,16 +94,6 @@ class GroupSettings:
         maximum=INT64_MAX,
         live=True,
     )
-    offsets_commit_timeout_ms: int = setting(
-        "offsets.commit.timeout.ms",
-        5_000,
-        "A commit that could not be stored for this long is answered with REQUEST_TIMED_OUT.",
-        unit=Unit.MS,
-        minimum=1,
-        maximum=INT32_MAX,
-        scope=Scope.CLUSTER,
-        live=True,
-    )
     offsets_topic_num_partitions: int = setting(
         "offsets.topic.num.partitions",
         50,

@@ -240,6 +240,9 @@ class Catalog:
             except Refusal as refusal:
                 self._is_stale = refusal.code == ErrorCode.KAFKA_STORAGE_ERROR
                 raise
+            except MetastoreFault:
+                self._broker.metrics.metastore_faults_total.add()
+                raise
             self._is_stale = False
 
     def _decide_topic(self, wanted: WantedTopic, overrides: Mapping[str, str | None]) -> Topic:

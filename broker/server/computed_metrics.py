@@ -41,6 +41,14 @@ async def _loop_lag_quantiles(broker: Broker, lag: LagReader) -> AsyncIterator[S
             yield (str(quantile),), value
 
 
+async def _fetch_sessions(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
+    yield (), len(broker.fetch_sessions)
+
+
+async def _fetch_sessions_evicted(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
+    yield (), broker.fetch_sessions.evicted_count
+
+
 async def _topics(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
     yield (), len(broker.catalog.topics())
 
@@ -147,6 +155,8 @@ def software_version() -> str:
 
 COMPUTED: Final[dict[str, Source]] = {
     "hermes_request_duration_quantile_seconds": _request_quantiles,
+    "hermes_fetch_sessions": _fetch_sessions,
+    "hermes_fetch_sessions_evicted_total": _fetch_sessions_evicted,
     "hermes_topics": _topics,
     "hermes_partitions": _partitions,
     "hermes_offline_partitions": _offline_partitions,

@@ -71,11 +71,11 @@ class Maintenance:
         if partition.log.needs_roll and not partition.is_rolling:
             partition.is_rolling = True
             await self._roll(partition)
-        size_before = partition.log.log_size()
-        await partition.log.apply_retention(now_wall_ms, high_watermark=partition.high_watermark)
-        freed = size_before - partition.log.log_size()
-        if freed > 0:
-            self._broker.metrics.retention_deleted_bytes_total.add(freed)
+        log, metrics = partition.log, self._broker.metrics
+        size_before, count_before = log.log_size(), len(log.segments)
+        await log.apply_retention(now_wall_ms, high_watermark=partition.high_watermark)
+        metrics.retention_deleted_bytes_total.add(max(0, size_before - log.log_size()))
+        metrics.retention_deleted_segments_total.add(max(0, count_before - len(log.segments)))
 
     async def _clean(self, partition: Partition) -> None:
         log = partition.log

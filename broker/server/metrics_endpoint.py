@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 from aiohttp import web
 
+from broker.runtime.port_holder import describe_holder
 from broker.server.computed_metrics import COMPUTED
 from broker.server.exposition import CONTENT_TYPE, head_lines, sample_line, stored_lines
 from broker.server.groups.shard import ShardState
@@ -69,9 +70,11 @@ class MetricsEndpoint:
             await web.TCPSite(self._runner, host, port).start()
         except OSError as error:
             await self.stop()
+            holder = describe_holder(port)
+            reason = f"{holder} listens there" if holder else error.strerror or str(error)
             raise StartupError(
-                f"cannot serve metrics on {host}:{port}: {error.strerror or error}; choose another "
-                "port with --metrics-port"
+                f"cannot serve metrics on {host}:{port}: {reason}; stop it or choose another port "
+                "with --metrics-port"
             ) from error
         self.port = int(self._runner.addresses[0][1])
         _log.info("metrics", address=f"http://{host}:{self.port}/metrics")

@@ -189,9 +189,13 @@ class PartitionRegistry:
         )
 
     async def _open_or_make(self, topic: Topic, index: int) -> OpenedLog:
+        recoveries = self._broker.metrics.recoveries_total
         try:
-            return OpenedLog(topic, index, await self._open(topic, index), None)
+            log = await self._open(topic, index)
+            recoveries.add(1, outcome="repaired" if log.damage else "intact")
+            return OpenedLog(topic, index, log, None)
         except DiskFault as fault:
+            recoveries.add(1, outcome="offline")
             _log.error(
                 "a partition is offline; repair its directory and restart the broker",
                 partition=f"{topic.name}-{index}",

@@ -72,13 +72,13 @@ def test_a_file_is_flat() -> None:
 
 def test_a_flag_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
     path = tmp_path / "hermes.yaml"
-    path.write_text("num.partitions: 2\nlog.retention.hours: 3\nqueued.max.requests: 9\n")
+    path.write_text("num.partitions: 2\nlog.retention.hours: 3\nmax.connections: 9\n")
     settings = read_broker_settings(
         ["--config", str(path), "--num-partitions", "5"],
-        {"HERMES_BROKER_NUM_PARTITIONS": "4", "HERMES_BROKER_QUEUED_MAX_REQUESTS": "10"},
+        {"HERMES_BROKER_NUM_PARTITIONS": "4", "HERMES_BROKER_MAX_CONNECTIONS": "10"},
     )
     assert settings.num_partitions == 5
-    assert settings.queued_max_requests == 10
+    assert settings.max_connections == 10
     assert settings.topic_defaults.retention_ms == 3 * 3_600_000
     assert read_broker_settings([], {"HERMES_CONFIG": str(path)}).num_partitions == 2
 

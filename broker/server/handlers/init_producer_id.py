@@ -37,6 +37,7 @@ async def handle_init_producer_id(
             code = ErrorCode.INVALID_PRODUCER_EPOCH
         return InitProducerIdResponse(error_code=code, producer_epoch=NO_PRODUCER_EPOCH)
     except MetastoreFault:
+        broker.metrics.metastore_faults_total.add()
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         return InitProducerIdResponse(error_code=code, producer_epoch=NO_PRODUCER_EPOCH)
     return InitProducerIdResponse(producer_id=identity.producer_id, producer_epoch=identity.epoch)
