@@ -171,6 +171,11 @@ def check(world: World, progress: dict[int, int]) -> None:
         group.state is GroupState.PREPARING_REBALANCE
     )
     assert world.shard.member_count == len(group.members)
+    assert group.parked_join_count == len(parked_joins)
+    assert group.metadata_bytes == sum(m.metadata_bytes() for m in group.members.values())
+    assert group.unsynced <= set(group.members)
+    deadline = group.next_deadline_ms()
+    assert deadline is None or group.scheduled_at_ms <= deadline, "no deadline is slept through"
     if group.state is GroupState.STABLE:
         assert world.shard.stored.generations[GROUP] == group.to_stored(), "what serves is stored"
 

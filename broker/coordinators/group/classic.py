@@ -20,6 +20,7 @@ from collections import Counter
 from enum import StrEnum
 from typing import Final
 
+from broker.coordinators.group.effects import ReplyTo
 from broker.coordinators.group.member import Member, Protocols, member_from_stored
 from broker.coordinators.group.records import GroupStored
 from broker.errors import ErrorCode
@@ -51,7 +52,9 @@ EXITS: Final = {
 class ClassicGroup:
     """One group's live state. Deadlines are monotonic ms, None when the timer is off.
 
-    `scheduled_at_ms`, `rebalance_count` and `counted` are its shard's notes about it.
+    `soonest_ms` is at or before the next deadline. `unsynced` members have heard of the generation
+    and not asked for their assignment. `scheduled_at_ms`, `rebalance_count` and `counted` are its
+    shard's notes about it.
     """
 
     __slots__ = (
@@ -65,15 +68,19 @@ class ClassicGroup:
         "is_initial_rebalance",
         "leader",
         "members",
+        "metadata_bytes",
+        "parked_join_count",
         "pending",
         "protocol",
         "protocol_type",
         "rebalance_count",
         "rebalance_deadline_ms",
         "scheduled_at_ms",
+        "soonest_ms",
         "state",
         "state_timestamp_ms",
         "sync_deadline_ms",
+        "unsynced",
     )
 
     def __init__(self, group_id: str) -> None:
@@ -95,6 +102,10 @@ class ClassicGroup:
         self.scheduled_at_ms: float | None = None
         self.rebalance_count = 0
         self.counted: tuple[GroupState, int] | None = None
+        self.soonest_ms: float | None = None
+        self.parked_join_count = 0
+        self.metadata_bytes = 0
+        self.unsynced: set[str] = set()
         self._support: Counter[str] = Counter()
 
     def enter(self, state: GroupState, wall_ms: int) -> None:
@@ -120,6 +131,8 @@ class ClassicGroup:
         """
         member = self.members.pop(member_id)
         self._count(member.protocols, -1)
+        self.parked_join_count -= member.parked_join is not None
+        self.unsynced.discard(member_id)
         if member.instance_id is not None and self.instances.get(member.instance_id) == member_id:
             del self.instances[member.instance_id]
         if self.leader == member_id:
@@ -135,6 +148,9 @@ class ClassicGroup:
             (new_member_id if key == old_id else key): value for key, value in self.members.items()
         }
         self.instances[instance_id] = new_member_id
+        if old_id in self.unsynced:
+            self.unsynced.remove(old_id)
+            self.unsynced.add(new_member_id)
         if self.leader == old_id:
             self.leader = new_member_id
         return member
@@ -153,9 +169,6 @@ class ClassicGroup:
             if owner != member_id:
                 return ErrorCode.FENCED_INSTANCE_ID
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
-
-    def metadata_bytes(self) -> int:
-        return sum(member.metadata_bytes() for member in self.members.values())
 
     # --- protocols ---
 
@@ -191,14 +204,49 @@ class ClassicGroup:
         """The longest that any member may take to join again."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
-    def parked_join_count(self) -> int:
-        return sum(member.parked_join is not None for member in self.members.values())
+    def park_join(self, member: Member, reply_to: ReplyTo) -> ReplyTo | None:
+        """The member's latest join takes its parking place; who stood there before."""
+        before, member.parked_join = member.parked_join, reply_to
+        self.parked_join_count += before is None
+        return before
+
+    def unpark_join(self, member: Member) -> ReplyTo | None:
+        """Who stood in the member's parking place."""
+        before, member.parked_join = member.parked_join, None
+        self.parked_join_count -= before is not None
+        return before
 
     def has_all_joined(self) -> bool:
         """Whether nobody is left to wait for: no member that has not rejoined, no id handed out and
         unused.
         """
-        return not self.pending and self.parked_join_count() == len(self.members)
+        return not self.pending and self.parked_join_count == len(self.members)
+
+    def refresh_session(self, member: Member, now_ms: float) -> None:
+        """The member has been heard of."""
+        self.expire_session_at(member, now_ms + member.session_timeout_ms)
+
+    def expire_session_at(self, member: Member, at_ms: float) -> None:
+        member.session_deadline_ms = at_ms
+        self.wake_by(at_ms)
+
+    def await_joins_until(self, at_ms: float) -> None:
+        self.rebalance_deadline_ms = at_ms
+        self.wake_by(at_ms)
+
+    def await_syncs_until(self, at_ms: float) -> None:
+        self.sync_deadline_ms = at_ms
+        self.wake_by(at_ms)
+
+    def wake_by(self, at_ms: float) -> None:
+        """Every new deadline comes here: `soonest_ms` is never later than any of them."""
+        if self.soonest_ms is None or at_ms < self.soonest_ms:
+            self.soonest_ms = at_ms
+
+    def note_synced(self, member_id: str) -> None:
+        self.unsynced.discard(member_id)
+        if not self.unsynced:
+            self.sync_deadline_ms = None
 
     def next_deadline_ms(self) -> float | None:
         """The earliest moment at which `rebalance.on_deadline` has something to do."""
@@ -231,6 +279,7 @@ class ClassicGroup:
         )
 
     def _count(self, protocols: Protocols, step: int) -> None:
+        self.metadata_bytes += step * sum(len(metadata) for _, metadata in protocols)
         for name in {name for name, _ in protocols}:
             self._support[name] += step
             if not self._support[name]:
@@ -246,8 +295,8 @@ def group_from_stored(stored: GroupStored, now_ms: float) -> ClassicGroup:
     group.state_timestamp_ms = stored.state_timestamp_ms
     for stored_member in stored.members:
         member = member_from_stored(stored_member, stored.protocol)
-        member.refresh_session(now_ms)
         group.add(member)
+        group.refresh_session(member, now_ms)
     if group.members:
         group.state = GroupState.STABLE
         group.leader = stored.leader if stored.leader in group.members else group.leader

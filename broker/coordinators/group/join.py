@@ -107,7 +107,7 @@ def _join_with_id(
         or member.protocols != protocols
     )
     if not must_rebalance:
-        member.refresh_session(moment.monotonic_ms)
+        group.refresh_session(member, moment.monotonic_ms)
         return [Reply(caller.reply_to, join_response(group, member))]
     effects = _park(group, member, request, protocols, caller, moment)
     return effects + prepare(group, moment)
@@ -132,11 +132,11 @@ def _enter(
         protocols=protocols,
     )
     member.is_new = True
-    member.parked_join = caller.reply_to
-    member.session_deadline_ms = moment.monotonic_ms + NEW_MEMBER_JOIN_TIMEOUT_MS
     if not group.members:
         group.protocol_type = request.protocol_type
     group.add(member)
+    group.park_join(member, caller.reply_to)
+    group.expire_session_at(member, moment.monotonic_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
     group.has_new_member = True
     return prepare(group, moment)
 
@@ -147,7 +147,9 @@ def _hand_out_id(
     """KIP-394: a client proves that it hears us before it becomes a member."""
     while len(group.pending) >= PENDING_MEMBERS_MAX:
         del group.pending[next(iter(group.pending))]
-    group.pending[member_id] = moment.monotonic_ms + request.session_timeout_ms
+    at_ms = moment.monotonic_ms + request.session_timeout_ms
+    group.pending[member_id] = at_ms
+    group.wake_by(at_ms)
     return [Reply(caller.reply_to, join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id))]
 
 
@@ -166,7 +168,8 @@ def _replace_static(
     assert instance_id is not None, "only a static member is replaced"
     old_leader = group.leader or ""
     member = group.replace_static(instance_id, new_member_id)
-    effects = _fence_parked(member)
+    effects = _fence_parked(group, member)
+    member.client_id, member.client_host = caller.client_id, caller.client_host
     is_same = _is_same_subscription(request.protocol_type, member.protocols, protocols)
     effects += _park(group, member, request, protocols, caller, moment)
     if (
@@ -175,7 +178,7 @@ def _replace_static(
         or group.protocol != group.choose_protocol()
     ):
         return effects + prepare(group, moment)
-    member.parked_join = None
+    group.unpark_join(member)
     response = join_response(group, member)
     if caller.api_version >= SKIP_ASSIGNMENT_FROM:
         response.skip_assignment = new_member_id == group.leader
@@ -196,26 +199,26 @@ def _park(
 ) -> list[Effect]:
     """The member's latest join takes the parking place; an earlier one is sent back to retry."""
     effects: list[Effect] = []
-    if member.parked_join is not None:
+    displaced = group.park_join(member, caller.reply_to)
+    if displaced is not None:
         error = join_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
-        effects.append(Reply(member.parked_join, error))
-    member.parked_join = caller.reply_to
+        effects.append(Reply(displaced, error))
     member.session_timeout_ms = request.session_timeout_ms
     member.rebalance_timeout_ms = _rebalance_timeout_ms(request)
     group.update_protocols(member, protocols)
     if member.is_new:
-        member.session_deadline_ms = moment.monotonic_ms + NEW_MEMBER_JOIN_TIMEOUT_MS
+        group.expire_session_at(member, moment.monotonic_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
     else:
-        member.refresh_session(moment.monotonic_ms)
+        group.refresh_session(member, moment.monotonic_ms)
     return effects
 
 
-def _fence_parked(member: Member) -> list[Effect]:
+def _fence_parked(group: ClassicGroup, member: Member) -> list[Effect]:
     effects: list[Effect] = []
-    if member.parked_join is not None:
+    parked = group.unpark_join(member)
+    if parked is not None:
         error = join_error(ErrorCode.FENCED_INSTANCE_ID, member.member_id)
-        effects.append(Reply(member.parked_join, error))
-        member.parked_join = None
+        effects.append(Reply(parked, error))
     if member.parked_sync is not None:
         effects.append(Reply(member.parked_sync, sync_error(ErrorCode.FENCED_INSTANCE_ID)))
         member.parked_sync = None
@@ -249,13 +252,13 @@ def _has_room(
     member = group.members.get(request.member_id)
     bytes_new = sum(len(metadata) for _, metadata in protocols)
     bytes_old = member.metadata_bytes() if member is not None else 0
-    if group.metadata_bytes() - bytes_old + bytes_new > limits.group_record_bytes_max:
+    if group.metadata_bytes - bytes_old + bytes_new > limits.group_record_bytes_max:
         return False
     if request.group_instance_id is not None and request.group_instance_id in group.instances:
         return True
     if group.state is GroupState.PREPARING_REBALANCE:
         is_waiting = member is not None and member.parked_join is not None
-        return is_waiting or group.parked_join_count() < limits.group_size_max
+        return is_waiting or group.parked_join_count < limits.group_size_max
     return member is not None or len(group.members) < limits.group_size_max
 
 

@@ -23,7 +23,6 @@ class Member:
         "assignment",
         "client_host",
         "client_id",
-        "has_synced",
         "instance_id",
         "is_new",
         "member_id",
@@ -58,15 +57,10 @@ class Member:
         self.parked_join: ReplyTo | None = None
         self.parked_sync: ReplyTo | None = None
         self.is_new = False
-        self.has_synced = True
 
     @property
     def is_static(self) -> bool:
         return self.instance_id is not None
-
-    def refresh_session(self, now_ms: float) -> None:
-        """The member has been heard of."""
-        self.session_deadline_ms = now_ms + self.session_timeout_ms
 
     def expires_at_ms(self) -> float | None:
         """When silence removes the member; None while it waits for us."""

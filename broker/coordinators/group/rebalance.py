@@ -22,18 +22,17 @@ def prepare(group: ClassicGroup, moment: Moment) -> list[Effect]:
     if group.state is GroupState.PREPARING_REBALANCE:
         return complete_if_all_joined(group, moment)
     effects: list[Effect] = []
-    if group.state is GroupState.COMPLETING_REBALANCE:
-        effects += _interrupt_syncs(group, moment)
+    effects += _interrupt_syncs(group, moment)
     group.is_initial_rebalance = group.state is GroupState.EMPTY
     group.sync_deadline_ms = None
     group.enter(GroupState.PREPARING_REBALANCE, moment.wall_ms)
     if not group.is_initial_rebalance:
-        group.rebalance_deadline_ms = moment.monotonic_ms + group.rebalance_timeout_ms
+        group.await_joins_until(moment.monotonic_ms + group.rebalance_timeout_ms)
         return effects + complete_if_all_joined(group, moment)
     delay_ms = min(moment.limits.initial_rebalance_delay_ms, group.rebalance_timeout_ms)
     group.initial_delay_left_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
     group.has_new_member = False
-    group.rebalance_deadline_ms = moment.monotonic_ms + delay_ms
+    group.await_joins_until(moment.monotonic_ms + delay_ms)
     return effects + (complete_join(group, moment) if delay_ms == 0 else [])
 
 
@@ -58,7 +57,7 @@ def complete_join(group: ClassicGroup, moment: Moment) -> list[Effect]:
         if member.parked_join is None and not member.is_static:
             group.remove(member.member_id)
     if group.members and not _elect_joined_leader(group):
-        group.rebalance_deadline_ms = moment.monotonic_ms + group.rebalance_timeout_ms
+        group.await_joins_until(moment.monotonic_ms + group.rebalance_timeout_ms)
         return []
     group.rebalance_deadline_ms = None
     group.generation += 1
@@ -69,7 +68,7 @@ def complete_join(group: ClassicGroup, moment: Moment) -> list[Effect]:
         return [Append(group.to_stored())]
     group.protocol = group.choose_protocol()
     group.enter(GroupState.COMPLETING_REBALANCE, moment.wall_ms)
-    group.sync_deadline_ms = moment.monotonic_ms + group.rebalance_timeout_ms
+    group.await_syncs_until(moment.monotonic_ms + group.rebalance_timeout_ms)
     return _answer_joins(group, moment)
 
 
@@ -101,8 +100,8 @@ def on_deadline(group: ClassicGroup, moment: Moment) -> list[Effect]:
         group.sync_deadline_ms = None
         expired += [
             member_id
-            for member_id, member in group.members.items()
-            if not member.has_synced and member_id not in expired
+            for member_id in group.members
+            if member_id in group.unsynced and member_id not in expired
         ]
     effects: list[Effect] = []
     for member_id in expired:
@@ -155,12 +154,12 @@ def sync_error(code: ErrorCode) -> SyncGroupResponse:
 
 def _interrupt_syncs(group: ClassicGroup, moment: Moment) -> list[Effect]:
     effects: list[Effect] = []
+    group.unsynced.clear()
     for member in group.members.values():
-        member.has_synced = True
         if member.parked_sync is not None:
             effects.append(Reply(member.parked_sync, sync_error(ErrorCode.REBALANCE_IN_PROGRESS)))
             member.parked_sync = None
-            member.refresh_session(moment.monotonic_ms)
+            group.refresh_session(member, moment.monotonic_ms)
     return effects
 
 
@@ -179,13 +178,13 @@ def _elect_joined_leader(group: ClassicGroup) -> bool:
 def _answer_joins(group: ClassicGroup, moment: Moment) -> list[Effect]:
     effects: list[Effect] = []
     for member in group.members.values():
-        if member.parked_join is None:
+        parked = group.unpark_join(member)
+        if parked is None:
             continue
-        effects.append(Reply(member.parked_join, join_response(group, member)))
-        member.parked_join = None
+        effects.append(Reply(parked, join_response(group, member)))
         member.is_new = False
-        member.has_synced = False
-        member.refresh_session(moment.monotonic_ms)
+        group.unsynced.add(member.member_id)
+        group.refresh_session(member, moment.monotonic_ms)
     return effects
 
 
@@ -197,6 +196,6 @@ def _on_barrier_deadline(group: ClassicGroup, moment: Moment) -> list[Effect]:
         delay_ms = min(moment.limits.initial_rebalance_delay_ms, group.initial_delay_left_ms)
         group.initial_delay_left_ms = max(group.initial_delay_left_ms - delay_ms, 0)
         group.has_new_member = False
-        group.rebalance_deadline_ms = moment.monotonic_ms + delay_ms
+        group.await_joins_until(moment.monotonic_ms + delay_ms)
         return []
     return complete_join(group, moment)

@@ -129,7 +129,9 @@ class GroupShard:
             if group is None or group.scheduled_at_ms != at_ms:
                 continue
             group.scheduled_at_ms = None
-            effects += self._finish(group, rebalance.on_deadline(group, moment))
+            group_effects = rebalance.on_deadline(group, moment)
+            group.soonest_ms = group.next_deadline_ms()
+            effects += self._finish(group, group_effects)
         return effects
 
     def on_abandoned(self, code: ErrorCode) -> list[Reply]:
@@ -155,7 +157,7 @@ class GroupShard:
         if group is not None and request.member_id in group.members:
             is_heard = offsets.check_commit(group, request) is ErrorCode.NONE
             if is_heard:
-                group.members[request.member_id].refresh_session(moment.monotonic_ms)
+                group.refresh_session(group.members[request.member_id], moment.monotonic_ms)
         effects: list[Effect] = [Append(record) for record in decision.records]
         for record in decision.records:
             self.stored.apply(record)
@@ -231,7 +233,7 @@ class GroupShard:
             del self.groups[group_id]
             return
         self._count(group)
-        deadline_ms = group.next_deadline_ms()
+        deadline_ms = group.soonest_ms
         if deadline_ms is None:
             group.scheduled_at_ms = None
         elif group.scheduled_at_ms is None or deadline_ms < group.scheduled_at_ms:

@@ -33,7 +33,7 @@ def on_heartbeat(
     )
     if group is not None and code is ErrorCode.NONE:
         code = HEARTBEAT_ANSWERS[group.state]
-        group.members[request.member_id].refresh_session(moment.monotonic_ms)
+        group.refresh_session(group.members[request.member_id], moment.monotonic_ms)
     return [Reply(caller.reply_to, HeartbeatResponse(error_code=code))]
 
 
@@ -52,12 +52,12 @@ def on_sync(
     if group.state is GroupState.PREPARING_REBALANCE:
         return [Reply(caller.reply_to, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))]
     if group.state is GroupState.STABLE:
-        _note_synced(group, member)
-        member.refresh_session(moment.monotonic_ms)
+        group.note_synced(member.member_id)
+        group.refresh_session(member, moment.monotonic_ms)
         return [Reply(caller.reply_to, _sync_response(group, member))]
     assert group.state is GroupState.COMPLETING_REBALANCE, "an empty group has no members to sync"
     effects = _park(member, caller)
-    _note_synced(group, member)
+    group.note_synced(member.member_id)
     if request.member_id != group.leader:
         return effects
     return effects + _assign(group, request, moment)
@@ -111,7 +111,7 @@ def _assign(group: ClassicGroup, request: SyncGroupRequest, moment: Moment) -> l
         if member.parked_sync is not None:
             effects.append(Reply(member.parked_sync, _sync_response(group, member)))
             member.parked_sync = None
-            member.refresh_session(moment.monotonic_ms)
+            group.refresh_session(member, moment.monotonic_ms)
     return effects
 
 
@@ -122,14 +122,8 @@ def _refuse_all(group: ClassicGroup, moment: Moment) -> list[Effect]:
         if member.parked_sync is not None:
             effects.append(Reply(member.parked_sync, sync_error(ErrorCode.UNKNOWN_SERVER_ERROR)))
             member.parked_sync = None
-            member.refresh_session(moment.monotonic_ms)
+            group.refresh_session(member, moment.monotonic_ms)
     return effects + prepare(group, moment)
-
-
-def _note_synced(group: ClassicGroup, member: Member) -> None:
-    member.has_synced = True
-    if all(other.has_synced for other in group.members.values()):
-        group.sync_deadline_ms = None
 
 
 def _sync_response(group: ClassicGroup, member: Member) -> SyncGroupResponse:
