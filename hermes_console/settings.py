@@ -197,6 +197,7 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
         "Offsets and every other 64-bit integer are strings."
     ),
     "VERSION": "1",
+    "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api/admin/v1",
     "SERVE_PERMISSIONS": ["rest_framework.permissions.IsAuthenticated"],

@@ -1,20 +1,189 @@
-"""placeholder"""
+"""One look at a cluster: groups, members and commits first, the partitions' ends after, then the
+broker's metrics. Blocking; used by one thread, the sampler's.
+
+What changes rarely (brokers, topics, log starts) is asked for every few looks.
+"""
 
 from __future__ import annotations
 
-from hermes_console.live.observation import ClusterObserved
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from broker.client.blocking import (
+    EARLIEST,
+    LATEST,
+    BlockingClient,
+    ClientError,
+    ClusterDescription,
+    GroupDescription,
+    TopicView,
+)
+from broker.client.blocking import TopicPartition as ClientPartition
+from hermes_console.live.metricstext import read_metrics
+from hermes_console.live.observation import (
+    ClusterObserved,
+    GroupObserved,
+    MemberObserved,
+    MetricsObserved,
+    OffsetRange,
+    TopicPartition,
+)
+from hermes_console.samples.snapshot import BrokerSnapshot
+
+CALL_MS_MAX: Final = 4_000
+METADATA_EVERY_S: Final = 5.0
+LOG_STARTS_EVERY_S: Final = 30.0
+METRICS_S_MAX: Final = 2.0
+METRICS_BYTES_MAX: Final = 64 * 1024 * 1024
+CLIENT_ID: Final = "hermes-console"
+
+# A proxy from the environment must not see addresses of brokers, nor may a redirect lead elsewhere.
+_opener = urllib.request.OpenerDirector()
+_opener.add_handler(urllib.request.HTTPHandler())
+_opener.add_handler(urllib.request.HTTPSHandler())
+_opener.add_handler(urllib.request.HTTPErrorProcessor())
+_opener.add_handler(urllib.request.HTTPDefaultErrorHandler())
 
 
 class LookFailed(Exception):
     """The cluster could not be looked at; the message says what was tried and what came back."""
 
 
-class ClusterLook:
-    def __init__(self, bootstrap_address: str, metrics_address: str) -> None:
-        pass
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """What changes rarely."""
 
-    def look(self) -> ClusterObserved:
-        raise LookFailed("not yet")
+    description: ClusterDescription
+    topics: tuple[TopicView, ...]
+
+
+class ClusterLook:
+    """Keeps its connections between looks; `close` it in the end."""
+
+    def __init__(self, bootstrap_address: str, metrics_address: str) -> None:
+        self._bootstrap = bootstrap_address
+        self._metrics_address = metrics_address
+        self._client = BlockingClient(
+            bootstrap_address, client_id=CLIENT_ID, timeout_ms=CALL_MS_MAX
+        )
+        self._metadata: Metadata | None = None
+        self._metadata_due_s = 0.0
+        self._starts: dict[ClientPartition, int] = {}
+        self._starts_due_s = 0.0
 
     def close(self) -> None:
-        pass
+        self._client.close()
+
+    def look(self) -> ClusterObserved:
+        """Raises LookFailed. A metrics address that does not answer is told in the result."""
+        try:
+            return self._look()
+        except ClientError as error:
+            self._metadata_due_s = 0.0
+            raise LookFailed(f"Tried {self._bootstrap}: {error}.") from error
+
+    def _look(self) -> ClusterObserved:
+        metadata = self._read_metadata()
+        names = [listing.group_id for listing in self._client.list_groups()]
+        described = self._client.describe_groups(names)
+        commits = self._client.committed_offsets(names)
+        groups = []
+        for one in described:
+            committed = commits.get(one.group_id)
+            known = committed if isinstance(committed, Mapping) else {}
+            groups.append(_group(one, {key: commit.offset for key, commit in known.items()}))
+        wanted = _partitions(groups)
+        # The ends come after the commits, so that no lag is below 0.
+        ends = self._client.offsets(dict.fromkeys(wanted, LATEST)) if wanted else {}
+        starts = self._read_starts(wanted)
+        metrics, metrics_trouble = self._read_metrics()
+        return ClusterObserved(
+            at_ms=time.time_ns() // 1_000_000,
+            cluster_id=metadata.description.cluster_id,
+            brokers=_brokers(metadata.description),
+            topic_ids={topic.name: topic.topic_id.hex() for topic in metadata.topics},
+            partition_count=sum(len(topic.partitions) for topic in metadata.topics),
+            offsets={
+                TopicPartition(key.topic, key.partition): OffsetRange(
+                    starts.get(key, 0), found.offset
+                )
+                for key, found in ends.items()
+            },
+            groups=tuple(groups),
+            metrics=metrics,
+            metrics_trouble=metrics_trouble,
+        )
+
+    def _read_metadata(self) -> Metadata:
+        now_s = time.monotonic()
+        if self._metadata is None or now_s >= self._metadata_due_s:
+            self._metadata = Metadata(
+                self._client.describe_cluster(), tuple(self._client.list_topics())
+            )
+            self._metadata_due_s = now_s + METADATA_EVERY_S
+        return self._metadata
+
+    def _read_starts(self, wanted: list[ClientPartition]) -> Mapping[ClientPartition, int]:
+        now_s = time.monotonic()
+        if now_s >= self._starts_due_s or any(one not in self._starts for one in wanted):
+            found = self._client.offsets(dict.fromkeys(wanted, EARLIEST)) if wanted else {}
+            self._starts = {key: start.offset for key, start in found.items()}
+            self._starts_due_s = now_s + LOG_STARTS_EVERY_S
+        return self._starts
+
+    def _read_metrics(self) -> tuple[MetricsObserved | None, str]:
+        """The numbers, or None and why (no reason when the cluster has no metrics address)."""
+        if not self._metrics_address:
+            return None, ""
+        try:
+            with _opener.open(self._metrics_address, timeout=METRICS_S_MAX) as answer:
+                text = answer.read(METRICS_BYTES_MAX).decode("utf-8", "replace")
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "reason", None) or error
+            return None, f"Tried {self._metrics_address}: {reason}."
+        return read_metrics(text), ""
+
+
+def _group(described: GroupDescription, committed: Mapping[ClientPartition, int]) -> GroupObserved:
+    return GroupObserved(
+        name=described.group_id,
+        state=described.state or "Unknown",
+        protocol=described.protocol,
+        members=tuple(
+            MemberObserved(
+                member_id=member.member_id,
+                instance_id=member.instance_id or "",
+                client_id=member.client_id,
+                client_host=member.client_host.removeprefix("/"),
+                assignment=tuple(TopicPartition(*one) for one in member.assignment),
+            )
+            for member in described.members
+        ),
+        committed={
+            TopicPartition(*one): offset for one, offset in committed.items() if offset >= 0
+        },
+    )
+
+
+def _partitions(groups: Iterable[GroupObserved]) -> list[ClientPartition]:
+    """Every partition that some group has a commit for or a member on."""
+    wanted = {one for group in groups for one in group.committed}
+    wanted.update(one for group in groups for member in group.members for one in member.assignment)
+    return [ClientPartition(*one) for one in sorted(wanted)]
+
+
+def _brokers(description: ClusterDescription) -> tuple[BrokerSnapshot, ...]:
+    return tuple(
+        BrokerSnapshot(
+            id=node.node_id,
+            host=node.host,
+            port=node.port,
+            rack=node.rack or "",
+            is_controller=node.node_id == description.controller_id,
+        )
+        for node in sorted(description.nodes)
+    )

@@ -9,7 +9,7 @@ from django.db.models import Q
 
 from hermes_console.samples.models import SamplerLease
 
-LEASE_MS: Final = 5_000
+LEASE_MS: Final = 12_000
 
 
 def hold_lease(cluster_id: int, owner: str, now_ms: int) -> bool:

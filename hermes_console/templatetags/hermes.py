@@ -84,10 +84,14 @@ def sparkline(points: Sequence[LagPoint], since_s: int, until_s: int) -> SafeStr
     area = f"{left:.1f},{SPARKLINE_HEIGHT} {line} {right:.1f},{SPARKLINE_HEIGHT}"
     return format_html(
         '<svg class="sparkline" viewBox="0 0 {} {}" role="img" aria-label="{}">'
+        '<line x1="0" x2="{}" y1="{}" y2="{}"/>'
         '<polygon points="{}"/><polyline points="{}"/></svg>',
         SPARKLINE_WIDTH,
         SPARKLINE_HEIGHT,
         f"lag from {known[0][1]:,} to {known[-1][1]:,}, highest {highest:,}",
+        SPARKLINE_WIDTH,
+        SPARKLINE_HEIGHT - 0.5,
+        SPARKLINE_HEIGHT - 0.5,
         area,
         line,
     )

@@ -2,6 +2,7 @@
 // A point is [seconds since 1970, value, …]; whole numbers come as text. A missing stretch is drawn as a gap.
 
 const GAP_FACTOR = 6;
+const SECONDS_MIN = 60;
 
 export function startCharts() {
   return [...document.querySelectorAll("[data-chart]")].map((element) => new Chart(element));
@@ -135,13 +136,16 @@ class Chart {
   }
 
   timeRange() {
-    const end = Math.max(Math.floor(Date.now() / 1000), this.rows.at(-1)?.at ?? 0);
-    return [end - this.seconds, end];
+    const end = this.rows.at(-1)?.at ?? Math.floor(Date.now() / 1000);
+    const first = this.rows[0]?.at ?? end;
+    return [Math.max(end - this.seconds, Math.min(first, end - SECONDS_MIN)), end];
   }
 
   timeText(at) {
     const text = new Date(at * 1000).toISOString();
-    return this.seconds > 86400 ? text.slice(5, 10) : text.slice(11, 16);
+    const [begin, end] = this.timeRange();
+    if (end - begin > 86400) return text.slice(5, 10);
+    return end - begin > 300 ? text.slice(11, 16) : text.slice(11, 19);
   }
 
   showLegend() {
