@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from broker.log.partition_log import PartitionLog
 
 SNAPSHOTS_KEPT: Final = 2
+CHECKPOINT_BYTES: Final = 64 * 1024 * 1024
+"""Written since the last checkpoint, this much makes another one due: a start after a kill scans
+little more.
+"""
 
 
 class Checkpoints:
@@ -31,6 +35,7 @@ class Checkpoints:
         "_is_under_way",
         "_key",
         "_names_synced",
+        "_position",
         "_snapshot_offsets",
         "names_changed",
         "synced_end_offset",
@@ -40,6 +45,7 @@ class Checkpoints:
     def __init__(self, found: Recovered) -> None:
         snapshot = found.snapshot
         self._key = (-1, -1, -1, -1) if snapshot is None else _key_of(snapshot)
+        self._position = 0 if snapshot is None else snapshot.position
         self._epochs_written: list[tuple[int, int]] | None = None
         self._is_under_way = False
         self._snapshot_offsets = found.snapshot_offsets
@@ -58,6 +64,12 @@ class Checkpoints:
     def log_start_offset(self) -> int:
         """The log start that a restart finds."""
         return self._key[1]
+
+    def is_due(self, log: PartitionLog) -> bool:
+        """True when a start after a kill would scan much."""
+        is_current = log.active.base_offset == self.segment_base
+        scanned = log.active.size - (self._position if is_current else 0)
+        return scanned >= CHECKPOINT_BYTES
 
     @property
     def segment_base(self) -> int:
@@ -117,6 +129,7 @@ class Checkpoints:
                 self._epochs_written = epochs
             await log.disk.replace_file(_path(log, snapshot.offset), content)
             self._key = _key_of(snapshot)
+            self._position = snapshot.position
             await self._drop_older(log, snapshot.offset)
         finally:
             self._is_under_way = False

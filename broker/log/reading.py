@@ -62,6 +62,9 @@ class PositionCache:
     def __init__(self) -> None:
         self._places: dict[int, tuple[Segment, int]] = {}
 
+    def __len__(self) -> int:
+        return len(self._places)
+
     def find(self, offset: int) -> tuple[Segment, int] | None:
         """Where the batch at `offset` begins, when known."""
         return self._places.get(offset)

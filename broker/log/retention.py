@@ -44,6 +44,8 @@ async def apply(log: PartitionLog, now_wall_ms: int, high_watermark: int | None)
             await log.roll(now_wall_ms)
             count = min(count + 1, len(log.segments) - 1)
         await _delete_first(log, count)
+        if log.checkpoints.is_due(log):
+            await log.checkpoint()
     finally:
         log.is_in_upkeep = False
     return log.log_start_offset

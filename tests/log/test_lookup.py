@@ -40,7 +40,7 @@ some_batches = st.lists(
 @given(
     some_batches, st.lists(timestamps, min_size=1, max_size=8), st.booleans(), st.integers(0, 60)
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_lookups_equal_brute_force(
     batches: list[tuple[list[int], str]], targets: list[int], is_reopened: bool, end: int
 ) -> None:

@@ -37,6 +37,8 @@ class FaultyDisk(SystemDisk):
     fail_append: tuple[int, type[DiskFault]] | None = None
     fail_create: type[DiskFault] | None = None
     fail_truncate = False
+    is_cold = False
+    read_count = 0
 
     def open(self, path: str) -> FaultyFile:
         file = super().open(path)
@@ -62,6 +64,11 @@ class FaultyFile(SystemFile):
             super().append([b"".join(chunks)[:size]])
             raise fault(self.path, "injected")
         super().append(chunks)
+
+    def read(self, position: int, size: int) -> bytes | None:
+        disk: Any = self._disk
+        disk.read_count += 1
+        return None if disk.is_cold else super().read(position, size)
 
     def truncate(self, size: int) -> None:
         disk: Any = self._disk
