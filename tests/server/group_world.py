@@ -64,8 +64,9 @@ class Cluster:
         await self.until(lambda: all(s.state is not ShardState.LOADING for s in shards()))
 
     async def restart(self) -> None:
-        """As after SIGKILL."""
+        """As after SIGKILL, with a fresh connection."""
         self.host.kill()
+        self.session.close()
         await self.until(lambda: self.host.process is None)
         await self.ready()
 
