@@ -43,7 +43,12 @@ class SystemDisk:
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root)
         with _mapped(str(root)):
-            self.root.mkdir(parents=True, exist_ok=True)
+            try:
+                self.root.mkdir(parents=True, exist_ok=True)
+            except FileExistsError as error:
+                raise DiskFault(
+                    str(root), "this is a file: choose a directory, or another name for a new one"
+                ) from error
         self._readers = ThreadPoolExecutor(READER_THREADS, thread_name_prefix="disk-read")
         self._writers = ThreadPoolExecutor(WRITER_THREADS, thread_name_prefix="disk-write")
         self._temporary_numbers = count()

@@ -25,6 +25,7 @@ class SystemPackage(NamedTuple):
 PACKAGES: Final = (
     SystemPackage("chromium", ("chromium", "chromium-browser", "google-chrome"), "browser tests"),
     SystemPackage("kcat", ("kcat", "kafkacat"), "conformance: kcat"),
+    SystemPackage("faketime", ("faketime",), "faults: a wall clock that jumps"),
     SystemPackage("redis-server", ("redis-server",), "the console on Redis"),
     SystemPackage(
         "postgresql",

@@ -131,13 +131,13 @@ class Member:
     @property
     def assignment(self) -> list[int]:
         """Partitions of the latest rebalance, sorted."""
-        self._take_events()
+        self.take_events()
         return self.assignments[-1] if self.assignments else []
 
     def wait_until(self, condition: Callable[[], bool], what: str, *, timeout: float = 30) -> None:
         deadline = time.monotonic() + timeout
         while True:
-            self._take_events()
+            self.take_events()
             if condition():
                 return
             assert time.monotonic() < deadline, (
@@ -149,7 +149,8 @@ class Member:
             )
             time.sleep(0.02)
 
-    def _take_events(self) -> None:
+    def take_events(self) -> None:
+        """Take over what the client has printed so far, also what a killed one had printed."""
         while True:
             try:
                 event = self._events.get_nowait()

@@ -97,7 +97,7 @@ def test_a_foreign_directory_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage", [b"", b"\x00\xff\xfe", b"format=1\n", b"format=one\nnode.id=0\n"]
+    "damage", [b"", b"\x00\xff\xfe", b"version=1\n", b"version=one\nnode.id=0\n"]
 )
 def test_a_damaged_meta_properties_is_named(written: Path, damage: bytes) -> None:
     (written / "meta.properties").write_bytes(damage)
@@ -106,7 +106,7 @@ def test_a_damaged_meta_properties_is_named(written: Path, damage: bytes) -> Non
 
 def test_a_newer_format_is_refused(written: Path) -> None:
     meta = written / "meta.properties"
-    meta.write_text(meta.read_text().replace("format=1", "format=2"))
+    meta.write_text(meta.read_text().replace("version=1", "version=2"))
     assert "format 2" in refusal(written)
 
 
