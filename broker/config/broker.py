@@ -64,6 +64,12 @@ def _check_listeners(text: str) -> str | None:
     return None
 
 
+def _check_metrics_host(host: str) -> str | None:
+    if is_loopback(host):
+        return None
+    return f"must be an address of this machine alone until there is authentication, found {host}"
+
+
 def _check_advertised(text: str) -> str | None:
     try:
         if text:
@@ -101,7 +107,10 @@ class BrokerSettings:
         check=_check_advertised,
     )
     hermes_metrics_host: str = setting(
-        "hermes.metrics.host", "127.0.0.1", "The address of /metrics, /healthz and /readyz."
+        "hermes.metrics.host",
+        "127.0.0.1",
+        "The address of /metrics, /healthz and /readyz.",
+        check=_check_metrics_host,
     )
     hermes_metrics_port: int = setting(
         "hermes.metrics.port",

@@ -45,6 +45,8 @@ _log = structlog.get_logger("hermes.catalog")
 TOPIC_ROWS: Final = settings_of(TopicSettings)
 OPENING_COUNT_MAX: Final = 16
 """Partitions of a topic that are made at a time."""
+TOPICS_PER_STEP: Final = 20
+"""Topics whose settings are exchanged in one step of the loop."""
 _MOVED_ON: Final = "was changed by another process: nothing was done, repeat the request"
 
 
@@ -224,8 +226,10 @@ class Catalog:
                 return
             await self.broker_configs.write(broker_id, config)
             self._broker.settings = config.snapshot()
-            for topic in self._topics.all():
+            for count, topic in enumerate(self._topics.all(), start=1):
                 self._configure(with_overrides(topic, self._defaults, topic.overrides))
+                if count % TOPICS_PER_STEP == 0:
+                    await asyncio.sleep(0)
 
     # Steps of a change; each runs under the lock.
 

@@ -8,7 +8,7 @@ by `read_topics`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
@@ -134,23 +134,24 @@ def _stored(entry: Entry, found: dict[str, Entry], node_id: int) -> StoredTopic:
     return StoredTopic(name, entry.version, value, tuple(partitions), tuple(versions))
 
 
-def _partition_puts(topic_id: bytes, first: int, partitions: Sequence[PartitionValue]) -> list[Put]:
-    return [
-        Put(keys.partition(topic_id, first + offset), partition.encode())
-        for offset, partition in enumerate(partitions)
-    ]
+def _partition_puts(
+    topic_id: bytes, first: int, partitions: Sequence[PartitionValue]
+) -> Iterator[Put]:
+    for offset, partition in enumerate(partitions):
+        yield Put(keys.partition(topic_id, first + offset), partition.encode())
 
 
-def _partition_deletes(topic_id: bytes, count: int) -> list[Delete]:
-    return [Delete(keys.partition(topic_id, index)) for index in range(count)]
+def _partition_deletes(topic_id: bytes, count: int) -> Iterator[Delete]:
+    return (Delete(keys.partition(topic_id, index)) for index in range(count))
 
 
-async def _write(metastore: Metastore, writes: Sequence[Put | Delete]) -> None:
+async def _write(metastore: Metastore, writes: Iterable[Put | Delete]) -> None:
+    """In batches, made as they are written: a topic may have thousands of partitions."""
     for batch in _batches(writes, OPERATIONS_PER_TRANSACTION):
         await metastore.transact([], batch)
 
 
-def _batches(items: Sequence[T], size: int) -> Iterator[list[T]]:
+def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
     pending = iter(items)
     while batch := list(islice(pending, size)):
         yield batch

@@ -64,6 +64,7 @@ class Topics:
     def __init__(self) -> None:
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
+        self._in_order: tuple[Topic, ...] | None = ()
         self.partition_count = 0
         self.generation = 0
 
@@ -75,7 +76,9 @@ class Topics:
 
     def all(self) -> tuple[Topic, ...]:
         """In name order."""
-        return tuple(self._by_name[name] for name in sorted(self._by_name))
+        if self._in_order is None:
+            self._in_order = tuple(self._by_name[name] for name in sorted(self._by_name))
+        return self._in_order
 
     def names(self) -> Mapping[str, Topic]:
         """Every name, for a look without a copy."""
@@ -86,6 +89,7 @@ class Topics:
         self.hide(topic.name)
         self._by_name[topic.name] = topic
         self._by_id[topic.topic_id] = topic
+        self._in_order = None
         self.partition_count += topic.partition_count
         self.generation += 1
 
@@ -94,6 +98,7 @@ class Topics:
         topic = self._by_name.pop(name, None)
         if topic is not None:
             del self._by_id[topic.topic_id]
+            self._in_order = None
             self.partition_count -= topic.partition_count
             self.generation += 1
 

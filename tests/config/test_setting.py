@@ -155,5 +155,6 @@ def test_only_addresses_of_this_machine_until_there_is_authentication() -> None:
     for host in ("127.0.0.1", "[::1]", "localhost"):
         load(BrokerSettings, [Layer("flag", {"listeners": f"PLAINTEXT://{host}:9092"})])
     for host in ("0.0.0.0", "10.0.0.1", "example.org", "[::]"):
-        with pytest.raises(ConfigError, match="of this machine alone"):
-            load(BrokerSettings, [Layer("flag", {"listeners": f"PLAINTEXT://{host}:9092"})])
+        for flag in ({"listeners": f"PLAINTEXT://{host}:9092"}, {"hermes.metrics.host": host}):
+            with pytest.raises(ConfigError, match="of this machine alone"):
+                load(BrokerSettings, [Layer("flag", flag)])
