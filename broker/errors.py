@@ -193,7 +193,7 @@ RETRIABLE: Final = frozenset(
 
 
 class ErrorInfo(NamedTuple):
-    """One row of the table. `is_retriable`: the same request may succeed later, without a change."""
+    """One row of the table. `is_retriable`: the same request may succeed later, unchanged."""
 
     code: ErrorCode
     name: str
