@@ -41,7 +41,8 @@ def main(arguments: Sequence[str]) -> int:
     except StartFailure as failure:
         _say(f"hermes up: {failure}")
     except OSError as error:
-        _say(f"hermes up: cannot use the data directory {options.data}: {error.strerror or error}.")
+        reason = error.strerror or error
+        _say(f"hermes up: cannot use {options.data} ({reason}): choose a directory with --data DIR")
     return 1
 
 

@@ -20,10 +20,11 @@ _COMMAND_CHARACTERS_MAX: Final = 120
 
 
 class Holder(NamedTuple):
-    """`pid` is None when the system would not say."""
+    """`pid` is None when the system would not say; `supervisor` would start it again if stopped."""
 
     pid: int | None
     command: str
+    supervisor: int | None = None
 
 
 def taken_ports(ports: Iterable[Port]) -> list[str]:
@@ -61,7 +62,7 @@ def find_holder(number: int) -> Holder | None:
         return None
     for process in Path("/proc").glob("[0-9]*"):
         if _holds_socket(process, inodes):
-            return Holder(int(process.name), _command(process))
+            return Holder(int(process.name), _command(process), _supervisor(process))
     return Holder(None, "")
 
 
@@ -73,10 +74,11 @@ def _sentence(port: Port, holder: Holder | None) -> str:
         return f"{name} cannot be had (not allowed for this user?). Choose another: {other}"
     if holder.pid is None:
         return f"{name} is taken by another user's process. Choose another: {other}"
-    return (
-        f"{name} is taken by process {holder.pid} ({holder.command}). "
-        f"Stop it (kill {holder.pid}) or choose another: {other}"
-    )
+    taken = f"{name} is taken by process {holder.pid} ({holder.command})"
+    if holder.supervisor is not None:
+        stop = f"under the `hermes up` of process {holder.supervisor}"
+        return f"{taken}, {stop}. Stop that (kill {holder.supervisor}) or choose another: {other}"
+    return f"{taken}. Stop it (kill {holder.pid}) or choose another: {other}"
 
 
 def _listening_inodes(number: int) -> Iterator[str]:
@@ -100,6 +102,15 @@ def _holds_socket(process: Path, inodes: set[str]) -> bool:
                 if target.startswith("socket:[") and target[8:-1] in inodes:
                     return True
     return False
+
+
+def _supervisor(process: Path) -> int | None:
+    """The parent of a child that some `hermes up` started."""
+    with contextlib.suppress(OSError):
+        if b"\0--supervised\0" in (process / "cmdline").read_bytes():
+            fields = (process / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+            return int(fields[1])  # proc(5): state, then the parent's id
+    return None
 
 
 def _command(process: Path) -> str:

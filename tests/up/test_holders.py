@@ -1,5 +1,7 @@
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
 
 from broker.up.holders import find_holder, is_free, taken_ports
@@ -45,3 +47,18 @@ def test_a_connection_that_lingers_after_its_server_does_not_block_the_port() ->
         accepted.close()  # the server's side goes to TIME_WAIT
         client.close()
     assert is_free(number)
+
+
+def test_of_a_supervised_child_the_supervisor_is_named(free_port: Callable[[], int]) -> None:
+    number = free_port()
+    script = "import socket, sys; s = socket.create_server(('127.0.0.1', int(sys.argv[2])));"
+    command = [sys.executable, "-c", f"{script} print(1, flush=True); input()", "--supervised"]
+    with subprocess.Popen(
+        [*command, str(number)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        [sentence] = taken_ports([Port("Kafka", "--kafka-port", number)])
+        child.kill()
+    assert f"is taken by process {child.pid}" in sentence
+    assert f"under the `hermes up` of process {os.getpid()}. Stop that" in sentence
