@@ -7,6 +7,7 @@ on.
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Final
@@ -145,8 +146,12 @@ async def _node_info(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
     yield (str(broker.node_id), broker.cluster_id, software_version()), 1
 
 
+@functools.cache
 def software_version() -> str:
-    """The installed version of HermesMQ; "unknown" in a checkout that is not installed."""
+    """The installed version of HermesMQ; "unknown" in a checkout that is not installed.
+
+    The first call searches the installation, which takes long: call it before anything is served.
+    """
     try:
         return importlib.metadata.version("hermesmq")
     except importlib.metadata.PackageNotFoundError:

@@ -19,7 +19,7 @@ import structlog
 from aiohttp import web
 
 from broker.runtime.port_holder import describe_holder
-from broker.server.computed_metrics import COMPUTED
+from broker.server.computed_metrics import COMPUTED, software_version
 from broker.server.exposition import CONTENT_TYPE, head_lines, sample_line, stored_lines
 from broker.server.groups.shard import ShardState
 from broker.server.lag import LagReader
@@ -53,6 +53,7 @@ class MetricsEndpoint:
         settings = self._broker.settings
         if settings.hermes_metrics_port < 0:
             return
+        software_version()
         app = web.Application(client_max_size=1024)
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/healthz", self._healthz)
