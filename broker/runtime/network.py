@@ -137,7 +137,8 @@ class SystemListener:
             transport, _protocol = await self._loop.connect_accepted_socket(
                 _protocol_factory(self._handler), accepted
             )
-            _set_no_delay(transport)
+            if not transport.is_closing():  # the handler may have refused it
+                _set_no_delay(transport)
         except Exception as error:  # noqa: BLE001 - one connection's failure must not touch the listener
             accepted.close()
             _log.error("a connection could not be started", port=self._port, exc_info=error)

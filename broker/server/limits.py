@@ -45,6 +45,9 @@ WRITE_STALL_MS_MAX: Final = 30_000
 SWEEP_INTERVAL_MS: Final = 1_000
 """How often deadlines of connections (idle, slow frame, stalled write) are looked at."""
 
+REFUSAL_LOG_INTERVAL_MS: Final = 10_000
+"""Refused connections are logged together, at most this often."""
+
 SWEEP_SLICE_COUNT: Final = 500
 """Connections looked at in one step of a sweep."""
 

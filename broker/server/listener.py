@@ -17,6 +17,7 @@ from broker.server.limits import (
     CLOSE_LINGER_MS,
     DESCRIPTORS_RESERVED_SHARE,
     RECEIVE_BUFFER_BYTES,
+    REFUSAL_LOG_INTERVAL_MS,
     SWEEP_INTERVAL_MS,
     SWEEP_SLICE_COUNT,
     SWEEPS_PER_DESCRIPTOR_COUNT,
@@ -41,6 +42,8 @@ class ConnectionTable:
         self._connections: dict[Connection, None] = {}
         self._per_host: dict[str, int] = {}
         self._is_closed = False
+        self._refused_count = 0
+        self._next_refusal_log_ms = 0.0
         self._other_descriptors = 0
 
     def __len__(self) -> int:
@@ -67,13 +70,22 @@ class ConnectionTable:
             refusal = None
         if refusal is not None:
             metrics.connections_refused_total.add(1, reason=refusal)
-            _log.warning("refused a connection", client=host, limit=refusal)
+            self._log_refusal(host, refusal)
             return refusal
         self._connections[connection] = None
         self._per_host[host] = self._per_host.get(host, 0) + 1
         metrics.connections_opened_total.add(1)
         metrics.connections.set(len(self._connections))
         return None
+
+    def _log_refusal(self, host: str, limit: str) -> None:
+        """Once in a while: a flood of connections must not become a flood of lines."""
+        self._refused_count += 1
+        now_ms = self.broker.clock.monotonic_ms()
+        if now_ms >= self._next_refusal_log_ms:
+            _log.warning("refused connections", client=host, limit=limit, count=self._refused_count)
+            self._refused_count = 0
+            self._next_refusal_log_ms = now_ms + REFUSAL_LOG_INTERVAL_MS
 
     def forget(self, connection: Connection) -> None:
         """It is gone."""
@@ -94,7 +106,7 @@ class ConnectionTable:
         """A connection is being closed by us."""
         if kind in (CloseKind.MALFORMED, CloseKind.REFUSED):
             self.broker.metrics.malformed_requests_total.add(1, reason=kind.value)
-        if kind is CloseKind.IDLE:
+        if kind in (CloseKind.IDLE, CloseKind.STOPPING):
             _log.debug("closed a connection", client=connection.client_host, reason=reason)
         else:
             _log.warning("closed a connection", client=connection.client_host, reason=reason)

@@ -52,7 +52,9 @@ def framed(payload: bytes) -> bytes:
 
 @settings(deadline=None, max_examples=40)
 @given(
-    sizes=st.lists(st.sampled_from([0, 1, 3, 100, 70_000, 300_000, 1_500_000, 5_000_000]), max_size=6),
+    sizes=st.lists(
+        st.sampled_from([0, 1, 3, 100, 70_000, 300_000, 1_500_000, 5_000_000]), max_size=6
+    ),
     piece=st.sampled_from([997, 4096, 65_536, 200_001, 1 << 20, 1 << 24]),
 )
 def test_frames_come_out_whole_whatever_the_pieces(sizes: list[int], piece: int) -> None:

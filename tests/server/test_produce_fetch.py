@@ -94,7 +94,11 @@ def test_one_bad_batch_of_a_request_does_not_touch_the_others(
     assert codes == [0, ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0]
     assert first.partition_responses[1].error_message
     assert second.partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert [client.fetch(topic, 0, partition=index).high_watermark for index in range(3)] == [2, 0, 2]
+    assert [client.fetch(topic, 0, partition=index).high_watermark for index in range(3)] == [
+        2,
+        0,
+        2,
+    ]
 
 
 def test_an_internal_topic_takes_no_records_from_clients(client: WireClient) -> None:
