@@ -28,7 +28,9 @@ class Cluster(models.Model):
     """
 
     name = models.CharField(
-        max_length=63, unique=True, validators=[RegexValidator(f"^{CLUSTER_NAME_PATTERN.pattern}$")]
+        max_length=63,
+        unique=True,
+        validators=[RegexValidator(rf"\A{CLUSTER_NAME_PATTERN.pattern}\Z")],
     )
     bootstrap_address = models.CharField(max_length=1024)
     metrics_address = models.CharField(max_length=1024, blank=True)

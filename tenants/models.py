@@ -9,7 +9,7 @@ from typing import Final
 from django.core.validators import RegexValidator
 from django.db import models
 
-SLUG_PATTERN: Final = r"^[a-z0-9-]+$"
+SLUG_PATTERN: Final = r"\A[a-z0-9-]+\Z"
 SLUG_LENGTH_MAX: Final = 63
 
 

@@ -142,7 +142,7 @@ def read_subscription(message: dict[str, Any], live_views: Mapping[str, LiveView
     """What a `subscribe` message asks for. Raises BadMessage."""
     view, cluster = message.get("view"), message.get("cluster")
     parameters = message.get("parameters", {})
-    if view not in live_views:
+    if not isinstance(view, str) or view not in live_views:
         raise BadMessage(f"there is no view of that name; there are: {', '.join(live_views)}")
     if not isinstance(cluster, str) or not 0 < len(cluster) <= PARAMETER_LENGTH_MAX:
         raise BadMessage("cluster must be a name")
@@ -151,7 +151,7 @@ def read_subscription(message: dict[str, Any], live_views: Mapping[str, LiveView
     for value in (*parameters, *parameters.values()):
         if not isinstance(value, str) or len(value) > PARAMETER_LENGTH_MAX:
             raise BadMessage(f"a parameter is a text of at most {PARAMETER_LENGTH_MAX} characters")
-    return Subscription(str(view), cluster, parameters)
+    return Subscription(view, cluster, parameters)
 
 
 def frame_text(view: str, frame: Frame) -> str:

@@ -39,7 +39,7 @@ def read_metrics(text: str) -> MetricsObserved:
     """
     sums: dict[str, float] = {}
     oldest: dict[tuple[str, TopicPartition], float] = {}
-    for line in text.splitlines()[:LINES_MAX]:
+    for line in text.split("\n")[:LINES_MAX]:
         if line.startswith("# TYPE "):
             declared = line.split(" ", 3)[2]
             if declared in COUNTERS:

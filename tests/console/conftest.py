@@ -1,0 +1,133 @@
+"""Fixtures of the console: signed-in browsers of Django's test client, a cluster, stored samples.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+from django.core.cache import cache
+from django.test import Client
+
+from hermes_console.accounts.models import User
+from hermes_console.clusters import Cluster
+from hermes_console.samples import read
+from hermes_console.samples.snapshot import (
+    BrokerSnapshot,
+    ClusterSnapshot,
+    Disk,
+    GroupDetail,
+    GroupSummary,
+    MemberSnapshot,
+    PartitionSnapshot,
+    Rates,
+    Verdict,
+)
+from hermes_console.samples.store import SampleStore
+
+PASSWORD = "correct horse battery"
+
+
+@pytest.fixture
+def cluster(db: None) -> Cluster:
+    cache.clear()
+    read._decoded.clear()  # keys of clusters repeat from test to test
+    return Cluster.objects.create(
+        name="local", bootstrap_address="127.0.0.1:9092", is_from_environment=True
+    )
+
+
+@pytest.fixture
+def user(db: None) -> User:
+    """An administrator without a password: hashing one takes a second of every test."""
+    return User.objects.create(username="admin", is_superuser=True, password="!")
+
+
+@pytest.fixture
+def user_with_password(user: User) -> User:
+    user.set_password(PASSWORD)
+    user.save()
+    return user
+
+
+@pytest.fixture
+def signed_in(client: Client, user: User) -> Client:
+    client.force_login(user)
+    return client
+
+
+def partition(index: int, *, lag: int | None = 10, **changes: object) -> PartitionSnapshot:
+    fields = {
+        "topic": "orders",
+        "partition": index,
+        "log_start": 0,
+        "end": 2**60,
+        "committed": None if lag is None else 2**60 - lag,
+        "lag": lag,
+        "lag_seconds": None if lag is None else lag / 10,
+        "is_at_least": False,
+        "verdict": Verdict.UNKNOWN if lag is None else Verdict.FINE,
+        "member_id": "m-1",
+        "client_id": "app",
+        "client_host": "10.0.0.1",
+    }
+    return PartitionSnapshot(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def group(name: str, *, lag: int | None = 10, **changes: object) -> GroupSummary:
+    fields = {
+        "name": name,
+        "state": "Stable",
+        "protocol": "range",
+        "member_count": 1,
+        "partition_count": 1,
+        "unknown_count": int(lag is None),
+        "lag": lag,
+        "lag_seconds": None if lag is None else lag / 10,
+        "is_at_least": False,
+        "produced_per_s": 5.0,
+        "consumed_per_s": 5.0,
+        "drain_seconds": None,
+        "verdict": Verdict.UNKNOWN if lag is None else Verdict.FINE,
+        "reason": "Keeps up.",
+        "topics": ("orders",),
+    }
+    return GroupSummary(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def snapshot_of(*groups: GroupSummary, sequence: int = 7, **changes: object) -> ClusterSnapshot:
+    now_ms = int(time.time() * 1000)
+    fields = {
+        "sequence": sequence,
+        "at_ms": now_ms,
+        "reached_at_ms": now_ms,
+        "cluster_id": "abc",
+        "brokers": (BrokerSnapshot(0, "127.0.0.1", 9092, "", is_controller=True),),
+        "topic_count": 3,
+        "partition_count": 12,
+        "rates": Rates(100.0, 2048.0, 300.0, 6144.0),
+        "disk": Disk(used_bytes=700, free_bytes=300, log_bytes=50),
+        "groups": groups,
+    }
+    return ClusterSnapshot(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def store_groups(cluster: Cluster) -> Callable[..., ClusterSnapshot]:
+    """Stores a snapshot with these groups, each with one partition and one member."""
+
+    def store(*groups: GroupSummary, **changes: object) -> ClusterSnapshot:
+        snapshot = snapshot_of(*groups, **changes)
+        details = [
+            GroupDetail(
+                one,
+                (partition(0, lag=one.lag),),
+                (MemberSnapshot("m-1", "", "app", "10.0.0.1", 1),),
+            )
+            for one in groups
+        ]
+        SampleStore(cluster.pk).write(snapshot, details)
+        return snapshot
+
+    return store

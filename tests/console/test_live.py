@@ -1,0 +1,244 @@
+"""Live sockets: who may connect from where, what they get, what they refuse."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from channels.layers import get_channel_layer
+from channels.testing import WebsocketCommunicator
+from django.conf import settings
+from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
+from django.contrib.sessions.backends.db import SessionStore
+
+from hermes_console.accounts.models import User
+from hermes_console.asgi import application
+from hermes_console.clusters import Cluster
+from hermes_console.content import LiveContent
+from hermes_console.live.consumer import BadMessage, read_message, read_subscription
+from hermes_console.live.origin import is_same_origin
+from hermes_console.live.topic import cluster_group
+from hermes_console.live.views import LiveView
+from hermes_console.samples.snapshot import ClusterSnapshot
+from tests.console.conftest import group
+
+pytestmark = pytest.mark.django_db(databases=("default", "samples"), transaction=True)
+ORIGIN = b"http://127.0.0.1:8000"
+HOST = b"127.0.0.1:8000"
+SUBSCRIBE = {"type": "subscribe", "view": "groups", "cluster": "local", "parameters": {}}
+
+
+@pytest.fixture
+def session(user: User) -> SessionStore:
+    store = SessionStore()
+    store[SESSION_KEY] = str(user.pk)
+    store[BACKEND_SESSION_KEY] = "django.contrib.auth.backends.ModelBackend"
+    store[HASH_SESSION_KEY] = user.get_session_auth_hash()
+    store.create()
+    return store
+
+
+def socket(
+    session: SessionStore | None, *, origin: bytes | None = ORIGIN, host: bytes = HOST
+) -> Any:
+    headers = [(b"host", host)]
+    if origin is not None:
+        headers.append((b"origin", origin))
+    if session is not None:
+        cookie = f"{settings.SESSION_COOKIE_NAME}={session.session_key}"
+        headers.append((b"cookie", cookie.encode()))
+    return WebsocketCommunicator(application, "/ws/live", headers=headers)
+
+
+async def frame_of(communicator: Any) -> dict[str, Any]:
+    return json.loads(await communicator.receive_from(timeout=5))
+
+
+async def test_subscriber_gets_a_frame_at_once_and_one_per_sample(
+    session: SessionStore, store_groups: Callable[..., ClusterSnapshot]
+) -> None:
+    await asyncio.to_thread(store_groups, group("app", lag=41))
+    live = socket(session)
+    assert (await live.connect())[0]
+    await live.send_json_to(SUBSCRIBE)
+    first = await frame_of(live)
+    assert (first["type"], first["view"], first["sequence"]) == ("snapshot", "groups", "7")
+    assert ">41<" in first["html"]["live-groups"]
+    await asyncio.to_thread(store_groups, group("app", lag=42), sequence=8)
+    await get_channel_layer().group_send(
+        cluster_group("local"), {"type": "sample.ready", "sequence": "8"}
+    )
+    second = await frame_of(live)
+    assert second["sequence"] == "8"
+    assert ">42<" in second["html"]["live-groups"]
+    await live.disconnect()
+
+
+async def test_many_samples_at_once_are_one_frame(
+    session: SessionStore, store_groups: Callable[..., ClusterSnapshot]
+) -> None:
+    await asyncio.to_thread(store_groups, group("app"))
+    live = socket(session)
+    await live.connect()
+    await live.send_json_to(SUBSCRIBE)
+    await frame_of(live)
+    for _ in range(20):
+        await get_channel_layer().group_send(cluster_group("local"), {"type": "sample.ready"})
+    await frame_of(live)
+    assert await live.receive_nothing(timeout=0.8)
+    await live.disconnect()
+
+
+async def test_paused_socket_is_silent_until_it_resumes(
+    session: SessionStore, store_groups: Callable[..., ClusterSnapshot]
+) -> None:
+    await asyncio.to_thread(store_groups, group("app"))
+    live = socket(session)
+    await live.connect()
+    await live.send_json_to(SUBSCRIBE)
+    await frame_of(live)
+    await live.send_json_to({"type": "pause"})
+    await get_channel_layer().group_send(cluster_group("local"), {"type": "sample.ready"})
+    assert await live.receive_nothing(timeout=0.8)
+    await live.send_json_to({"type": "resume"})
+    assert (await frame_of(live))["view"] == "groups"
+    await live.disconnect()
+
+
+async def test_detail_of_a_group_carries_its_newest_point(
+    session: SessionStore, store_groups: Callable[..., ClusterSnapshot]
+) -> None:
+    stored = await asyncio.to_thread(store_groups, group("app", lag=2**60, lag_seconds=3.25))
+    live = socket(session)
+    await live.connect()
+    await live.send_json_to({**SUBSCRIBE, "view": "group", "parameters": {"group": "app"}})
+    frame = await frame_of(live)
+    assert frame["points"]["points"] == [[stored.at_ms // 1000, str(2**60), 3.25]]
+    assert "live-partitions" in frame["html"]
+    await live.send_json_to({**SUBSCRIBE, "view": "group", "parameters": {"group": "gone"}})
+    gone = await frame_of(live)
+    assert "This group is gone" in gone["html"]["live-banner"]
+    await live.disconnect()
+
+
+async def test_cluster_that_does_not_exist_is_silence(session: SessionStore) -> None:
+    live = socket(session)
+    await live.connect()
+    await live.send_json_to({**SUBSCRIBE, "cluster": "nope"})
+    assert await live.receive_nothing(timeout=0.5)
+    await live.disconnect()
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        None,
+        b"null",
+        b"http://evil.example",
+        b"http://127.0.0.1:8001",
+        b"http://127.0.0.1.evil:8000",
+        b"\xff",
+    ],
+)
+async def test_foreign_null_or_missing_origin_is_refused(
+    session: SessionStore, origin: bytes | None
+) -> None:
+    accepted, _ = await socket(session, origin=origin).connect()
+    assert not accepted
+
+
+async def test_host_that_is_not_ours_is_refused(session: SessionStore) -> None:
+    evil = socket(session, origin=b"http://rebound.example", host=b"rebound.example")
+    assert not (await evil.connect())[0]
+
+
+async def test_without_a_session_there_is_no_socket(cluster: Cluster) -> None:
+    assert await socket(None).connect() == (False, 4401)
+
+
+async def test_signed_out_session_has_no_socket(session: SessionStore) -> None:
+    await asyncio.to_thread(session.flush)
+    accepted, _ = await socket(session).connect()
+    assert not accepted
+
+
+async def test_closed_account_has_no_socket(session: SessionStore) -> None:
+    await User.objects.aupdate(is_active=False)
+    assert not (await socket(session).connect())[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        " ",
+        "x",
+        "[]",
+        "null",
+        "[" * 5_000,
+        '{"type": "drop"}',
+        '{"type": "subscribe"}',
+        '{"type": "subscribe", "view": "nope", "cluster": "local"}',
+        '{"type": "subscribe", "view": ["groups"], "cluster": "local"}',
+        '{"type": "subscribe", "view": "groups", "cluster": 5}',
+        '{"type": "subscribe", "view": "groups", "cluster": "local", "parameters": {"q": 1}}',
+        '{"type": "subscribe", "view": "groups", "cluster": "local", "parameters": []}',
+    ],
+)
+async def test_nonsense_ends_the_socket_with_a_reason(session: SessionStore, text: str) -> None:
+    live = socket(session)
+    await live.connect()
+    await live.send_to(text_data=text)
+    assert (await frame_of(live))["type"] == "error"
+    assert (await live.receive_output(timeout=2))["code"] == 4400
+
+
+def test_parameters_are_bounded() -> None:
+    views = {"groups": LiveView(lambda *_: LiveContent({}))}
+    for parameters in ({str(n): "" for n in range(17)}, {"q": "x" * 301}, {"x" * 301: ""}):
+        with pytest.raises(BadMessage):
+            read_subscription({**SUBSCRIBE, "parameters": parameters}, views)
+    with pytest.raises(BadMessage):
+        read_message(None)
+
+
+@pytest.mark.parametrize(
+    ("origin", "host", "expected"),
+    [
+        ("http://a", "a", True),
+        ("http://a:80", "a", True),
+        ("https://a", "a:443", True),
+        ("http://A:8000", "a:8000", True),
+        ("http://[::1]:8000", "[::1]:8000", True),
+        ("http://a:8000", "a:8001", False),
+        ("https://a", "a:80", False),
+        ("ftp://a", "a", False),
+        ("null", "a", False),
+        ("http://a:x", "a", False),
+        ("https://trusted.example", "a", True),
+    ],
+)
+def test_same_origin(origin: str, host: str, expected: bool) -> None:
+    assert is_same_origin(origin, host, ["https://trusted.example"]) is expected
+
+
+def test_view_is_rendered_once_per_sample_and_parameters(
+    store_groups: Callable[..., ClusterSnapshot],
+) -> None:
+    calls = []
+
+    def render(*_: Any) -> LiveContent:
+        calls.append(1)
+        return LiveContent({"x": "y"})
+
+    store_groups(group("app"))
+    view = LiveView(render)
+    for _ in range(5):
+        view.frame("local", {"q": ""})
+    assert len(calls) == 1
+    view.frame("local", {"q": "a"})
+    store_groups(group("app"), sequence=8)
+    view.frame("local", {"q": ""})
+    assert len(calls) == 3
