@@ -33,11 +33,12 @@ from broker.wire.messages.list_groups import ListGroupsRequest
 
 
 class GroupListing(NamedTuple):
-    """A group in short. `state` is "" for brokers that do not say."""
+    """A group in short. `state` and `group_type` ("classic") are "" for brokers too old."""
 
     group_id: str
     protocol_type: str
     state: str
+    group_type: str = ""
 
 
 class GroupMember(NamedTuple):
@@ -72,7 +73,9 @@ async def list_groups(cluster: Cluster) -> list[GroupListing]:
             if answer.error_code:
                 raise BrokerRefusal(error_code(answer.error_code), subject=f"broker {node_id}")
             for row in answer.groups:
-                found[row.group_id] = GroupListing(row.group_id, row.protocol_type, row.group_state)
+                found[row.group_id] = GroupListing(
+                    row.group_id, row.protocol_type, row.group_state, row.group_type
+                )
         return sorted(found.values())
 
     return await cluster.call(attempt, what="list groups")

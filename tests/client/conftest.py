@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import os
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -20,7 +23,7 @@ BROKER_SETTINGS = {
     "group.min.session.timeout.ms": 500,
     "offsets.topic.num.partitions": 2,
 }
-_numbers = itertools.count()
+_numbers = itertools.count(time.time_ns() // 1_000_000)
 
 
 def client_settings(bootstrap: str, **changes: object) -> ClientSettings:
@@ -40,8 +43,25 @@ def client_settings(bootstrap: str, **changes: object) -> ClientSettings:
     return ClientSettings(**(values | changes))  # type: ignore[arg-type]
 
 
+class ForeignBroker(NamedTuple):
+    """A broker that runs already, e.g. Apache Kafka."""
+
+    bootstrap: str
+
+    @property
+    def kafka_port(self) -> int:
+        return int(self.bootstrap.rpartition(":")[2])
+
+
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+def broker(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[BrokerProcess | ForeignBroker]:
+    """Ours, or the one at CLIENT_TEST_BOOTSTRAP: the client has to suit both."""
+    foreign = os.environ.get("CLIENT_TEST_BOOTSTRAP")
+    if foreign:
+        yield ForeignBroker(foreign)
+        return
     directory: Path = tmp_path_factory.mktemp("client-broker")
     with BrokerProcess(directory, BROKER_SETTINGS) as process:
         yield process

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
 
 from broker.client import admin, admin_groups
-from broker.client.admin import NewTopic
+from broker.client.admin import ConfigEntry, NewTopic
 from broker.client.blocking import BlockingClient
 from broker.client.cluster import Cluster, parse_address
 from broker.client.consumer import Consumer
@@ -20,21 +20,36 @@ from broker.model import TopicPartition
 from tests.support.broker_process import BrokerProcess
 
 
+async def eventually(look: Callable[[], Awaitable[object]], wanted: object) -> None:
+    """A cluster tells its brokers of a change in its own time (ours at once)."""
+    async with asyncio.timeout(10):
+        while await look() != wanted:
+            await asyncio.sleep(0.05)
+
+
+async def is_listed(cluster: Cluster, name: str) -> bool:
+    return name in [topic.name for topic in await admin.list_topics(cluster)]
+
+
 async def test_topics_are_created_described_grown_and_deleted(cluster: Cluster, name: str) -> None:
     await admin.create_topics(cluster, [NewTopic(name, 3, 1, {"retention.ms": "1234567"})])
     view = await admin.describe_topic(cluster, name)
     assert [row.partition for row in view.partitions] == [0, 1, 2]
     assert view.topic_id != bytes(16)
-    assert name in [topic.name for topic in await admin.list_topics(cluster)]
+    assert await is_listed(cluster, name)
     with pytest.raises(BrokerRefusal) as caught:
         await admin.create_topics(cluster, [NewTopic(name, 3, 1)])
     assert caught.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
     await admin.create_partitions(cluster, name, 5)
-    assert len((await admin.describe_topic(cluster, name)).partitions) == 5
+
+    async def partition_count() -> int:
+        return len((await admin.describe_topic(cluster, name)).partitions)
+
+    await eventually(partition_count, 5)
     with pytest.raises(BrokerRefusal):
         await admin.create_partitions(cluster, name, 4)
     await admin.delete_topics(cluster, [name])
-    assert name not in [topic.name for topic in await admin.list_topics(cluster)]
+    await eventually(lambda: is_listed(cluster, name), False)
     with pytest.raises(BrokerRefusal) as gone:
         await admin.delete_topics(cluster, [name])
     assert gone.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -47,14 +62,20 @@ async def test_validation_alone_creates_nothing(cluster: Cluster, name: str) -> 
 
 async def test_settings_are_read_and_changed(cluster: Cluster, name: str) -> None:
     await admin.create_topics(cluster, [NewTopic(name, 1, 1)])
+
+    async def retention() -> str | None:
+        nonlocal entry
+        entry = (await admin.describe_topic_configs(cluster, [name]))[name]["retention.ms"]
+        return entry.value
+
+    entry: ConfigEntry | None = None
     await admin.alter_topic_config(cluster, name, {"retention.ms": "3600000"})
-    entry = (await admin.describe_topic_configs(cluster, [name]))[name]["retention.ms"]
-    assert entry.value == "3600000"
+    await eventually(retention, "3600000")
+    assert entry is not None
     assert not entry.is_default
     assert entry.documentation
     await admin.alter_topic_config(cluster, name, {"retention.ms": None})
-    entry = (await admin.describe_topic_configs(cluster, [name]))[name]["retention.ms"]
-    assert entry.value == "604800000"
+    await eventually(retention, "604800000")
     with pytest.raises(BrokerRefusal) as caught:
         await admin.alter_topic_config(cluster, name, {"retention.ms": "soon"})
     assert caught.value.code is ErrorCode.INVALID_CONFIG
@@ -95,7 +116,8 @@ async def test_groups_are_listed_described_changed_and_deleted(cluster: Cluster,
     async with asyncio.timeout(10):
         while not consumer.assignment:
             await consumer.poll(50)
-    assert (name, "consumer", "Stable") in await admin_groups.list_groups(cluster)
+    listed = {row.group_id: row for row in await admin_groups.list_groups(cluster)}
+    assert listed[name][1:] == ("consumer", "Stable", "classic")
     described, dead = await admin_groups.describe_groups(cluster, [name, f"{name}-none"])
     assert (described.state, described.protocol) == ("Stable", "range")
     (member,) = described.members
