@@ -24,6 +24,7 @@ from weakref import WeakKeyDictionary
 T = TypeVar("T")
 EVENT_COST_S: Final = 1e-6
 """Virtual time that one callback takes."""
+CLOSE_ATTEMPTS_MAX: Final = 20
 _TRACE_MASK: Final = (1 << 64) - 1
 _TRACE_PRIME: Final = 0x100000001B3
 
@@ -255,5 +256,16 @@ def _ignore(_unraisable: object) -> None:
 def _take_apart(process: Process) -> None:
     for task in process.tasks:
         task._log_destroy_pending = False  # type: ignore[attr-defined]
+        _end_coroutine(task.get_coro())
     process.tasks.clear()
     process.on_killed.clear()
+
+
+def _end_coroutine(work: Any) -> None:
+    """Close it; its `finally` blocks may wait again a few times, for nothing."""
+    for _ in range(CLOSE_ATTEMPTS_MAX):
+        try:
+            work.close()
+        except (Exception, ProcessKilled, asyncio.CancelledError):  # noqa: BLE001 - it is dead
+            continue
+        return

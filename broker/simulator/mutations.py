@@ -12,31 +12,35 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
+from broker.coordinators.group import offsets
 from broker.errors import ErrorCode
 from broker.log.partition_log import PartitionLog
 from broker.log.producers import ProducerStates
 from broker.log.recovery import _Recovery
 from broker.ports import DiskFault, DiskFile
-from broker.server.groups.coordinator import GroupCoordinator
 from broker.server.groups.shard import RunningShard
 from broker.server.partition import Partition
+from broker.server.producer_ids import BLOCK_SIZE, ProducerIds
 
 LATE_WRITE_S: Final = 0.05
 
 
 class Patch(NamedTuple):
-    """Replace `owner.name` by what `make` returns for the original."""
+    """Replace `owner.name` (of a class or module) by what `make` returns for the original."""
 
-    owner: type
+    owner: Any
     name: str
     make: Callable[[Any], Any]
 
 
 class Mutation(NamedTuple):
-    """`bug` is what the patched broker does wrong."""
+    """`bug` is what the patched broker does wrong; `mix` are the faults under which it does
+    harm.
+    """
 
     bug: str
     patches: tuple[Patch, ...]
+    mix: dict[str, int]
 
 
 @contextmanager
@@ -97,45 +101,63 @@ def _keep_torn_tail(_original: Any) -> Any:
     return cut
 
 
-def _keep_offsets(_original: Any) -> Any:
-    return lambda _self, _topic_id: None
-
-
-def _acknowledge_failed_write(_original: Any) -> Any:
-    def fail(_self: Partition, acks: Any, _error: ErrorCode) -> None:
-        for ack in acks:
-            ack.on_done(ErrorCode.NONE)
+def _acknowledge_failed_write(original: Callable[..., None]) -> Callable[..., None]:
+    def fail(self: Partition, acks: Any, _error: ErrorCode) -> None:
+        original(self, acks, ErrorCode.NONE)
 
     return fail
+
+
+def _take_any_commit(_original: Any) -> Any:
+    return lambda _group, _request: ErrorCode.NONE
+
+
+def _repeat_producer_ids(_original: Any) -> Any:
+    async def take_block(self: ProducerIds) -> None:
+        self._next, self._end = 0, BLOCK_SIZE
+
+    return take_block
 
 
 MUTATIONS: Final[dict[str, Mutation]] = {
     "publish-before-write": Mutation(
         "the high watermark rises and the answer leaves before the write completed",
         (Patch(PartitionLog, "flush", _publish_before_write),),
+        {"kill": 3, "full": 1},
     ),
     "forget-producers": Mutation(
         "the state of idempotent producers is lost at a restart",
         (Patch(PartitionLog, "open", _forget_producers),),
+        {"kill": 2, "kill_in_append": 2, "reset": 3},
     ),
     "no-deduplication": Mutation(
         "a retried batch is stored again",
         (Patch(ProducerStates, "find_duplicate", _no_deduplication),),
+        {"reset": 1},
     ),
     "answer-commit-early": Mutation(
         "the coordinator answers before its records are appended",
         (Patch(RunningShard, "answer", _answer_at_once),),
+        {"full": 2, "kill_in_append": 2},
     ),
     "keep-torn-tail": Mutation(
         "recovery does not truncate a torn tail",
         (Patch(_Recovery, "_cut", _keep_torn_tail),),
+        {"kill_in_append": 1},
     ),
     "acknowledge-failed-write": Mutation(
         "a full disk is answered with success",
         (Patch(Partition, "_fail", _acknowledge_failed_write),),
+        {"full": 1},
     ),
-    "keep-offsets-of-deleted-topic": Mutation(
-        "committed offsets outlive their topic",
-        (Patch(GroupCoordinator, "on_topic_deleted", _keep_offsets),),
+    "any-generation": Mutation(
+        "a commit is taken from a member that the group has left behind",
+        (Patch(offsets, "check_commit", _take_any_commit),),
+        {"pause_client": 4, "slow": 1, "kill_client": 1},
+    ),
+    "repeat-producer-ids": Mutation(
+        "producer ids are given out again after a restart",
+        (Patch(ProducerIds, "_take_block", _repeat_producer_ids),),
+        {"kill": 1},
     ),
 }

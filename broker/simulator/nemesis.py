@@ -7,6 +7,7 @@ the world heals.
 | kill_in_append | SIGKILL inside one of the next appends: a prefix of it is written             |
 | stop           | a clean stop and a new start                                                  |
 | kill_client    | one or two clients are killed and start anew                                  |
+| pause_client   | a client's process stands still for seconds                                   |
 | pause          | the broker's process stands still for seconds (SIGSTOP)                       |
 | reset          | some connections are reset                                                    |
 | cut            | one direction between the broker and a client is silent for seconds           |
@@ -24,6 +25,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from broker.simulator.loop import Process
 from broker.simulator.world import BrokerHost, World
 
 RUNNERS: Final = 2
@@ -50,17 +52,20 @@ class Nemesis:
         host: BrokerHost,
         clients: list[str],
         restart_client: Callable[[str], None],
+        client_process: Callable[[str], Process],
     ) -> None:
         self.world = world
         self.host = host
         self._random = world.random_for("nemesis")
         self._restart_client = restart_client
+        self._client_process = client_process
         self._clients = [name for name in clients if name not in SPARED]
         self._faults: dict[str, Callable[[], Awaitable[None]]] = {
             "kill": self._kill,
             "kill_in_append": self._kill_in_append,
             "stop": self._stop,
             "kill_client": self._kill_client,
+            "pause_client": self._pause_client,
             "pause": self._pause,
             "reset": self._reset,
             "cut": self._cut,
@@ -100,6 +105,8 @@ class Nemesis:
         faults.kill_at_append = 0
         if self.host.process is not None:
             self.host.process.is_paused = False
+        for name in self._clients:
+            self._client_process(name).is_paused = False
         self.world.fabric.heal()
         if was_broken:
             self.host.kill()
@@ -121,6 +128,13 @@ class Nemesis:
     async def _kill_client(self) -> None:
         for _ in range(self._random.randint(1, 2)):
             self._restart_client(self._random.choice(self._clients))
+
+    async def _pause_client(self) -> None:
+        name = self._random.choice(self._clients)
+        process = self._client_process(name)
+        process.is_paused = True
+        await self._a_while()
+        process.is_paused = False
 
     async def _pause(self) -> None:
         process = self.host.process

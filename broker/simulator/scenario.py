@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol
@@ -18,6 +18,7 @@ from broker.simulator.checker import check
 from broker.simulator.consuming import Member
 from broker.simulator.delivering import Application
 from broker.simulator.history import History
+from broker.simulator.loop import Process
 from broker.simulator.nemesis import Nemesis
 from broker.simulator.producing import Producer
 from broker.simulator.reading import Reader, read_all
@@ -68,10 +69,10 @@ class Outcome:
     log_lines: list[str] = field(default_factory=list)
 
 
-def run_seed(seed: int) -> Outcome:
-    """One whole run."""
+def run_seed(seed: int, mix: Mapping[str, int] | None = None) -> Outcome:
+    """One whole run. `mix` takes the place of the faults that the seed would draw."""
     with world_of(seed) as world:
-        scenario = Scenario(world)
+        scenario = Scenario(world, mix)
         world.run(lambda _world: scenario.run())
         for finding in check(world.history.events):
             world.findings.append(f"{finding.rule}: {finding.evidence}")
@@ -121,14 +122,102 @@ def group_of(topic: str) -> str:
 class Scenario:
     """The processes of one run."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, mix: Mapping[str, int] | None = None) -> None:
         self.world = world
         self.random = world.random_for("scenario")
         self.host = BrokerHost(world, dict(SETTINGS))
         self.programs = self._cast()
         self.clients: dict[str, tuple[Node, Client]] = {}
         self._incarnations: Counter[str] = Counter()
-        self.nemesis = Nemesis(world, self.host, list(self.programs), self.restart_client)
+        self.nemesis = Nemesis(
+            world, self.host, list(self.programs), self.restart_client, self.process_of
+        )
+        if mix is not None:
+            self.nemesis.mix = dict(mix)
+
+    async def run(self) -> None: ...
+
+
+Program = Callable[[Node], Client]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What one seed did, and what it found."""
+
+    seed: int
+    trace: int
+    virtual_s: float
+    mix: dict[str, int]
+    counters: dict[str, int]
+    findings: list[str]
+    history: History
+    log_lines: list[str] = field(default_factory=list)
+
+
+def run_seed(seed: int, mix: Mapping[str, int] | None = None) -> Outcome:
+    """One whole run. `mix` takes the place of the faults that the seed would draw."""
+    with world_of(seed) as world:
+        scenario = Scenario(world, mix)
+        world.run(lambda _world: scenario.run())
+        for finding in check(world.history.events):
+            world.findings.append(f"{finding.rule}: {finding.evidence}")
+        world.counters["events"] = world.loop.event_count
+        world.counters["bytes delivered"] = world.fabric.bytes_delivered
+        world.counters["appends"] = scenario.host.image.append_count
+        world.counters["disk faults"] = scenario.host.image.fault_count
+        return Outcome(
+            seed=seed,
+            trace=world.loop.trace,
+            virtual_s=world.loop.time(),
+            mix=scenario.nemesis.mix,
+            counters=dict(sorted(world.counters.items())),
+            findings=world.findings,
+            history=world.history,
+            log_lines=list(world.log_lines),
+        )
+
+
+Make = Callable[[World, str, str, Node], Client]
+"""(world, name, topic, node): one incarnation of a client."""
+
+PARTS: Final[dict[str, tuple[int, int, Make]]] = {
+    "producer": (1, 3, lambda world, _, topic, node: Producer(world, node, topic, TOPICS[topic])),
+    "application": (
+        0,
+        2,
+        lambda world, _, topic, node: Application(world, node, topic, TOPICS[topic]),
+    ),
+    "reader": (1, 2, lambda world, _, topic, node: Reader(world, node, topic, TOPICS[topic])),
+    "book": (1, 2, lambda world, _, topic, node: Bookkeeper(world, node, topic)),
+    "member": (
+        1,
+        4,
+        lambda world, name, topic, node: Member(world, node, name, group_of(topic), topic),
+    ),
+    "recycler": (1, 1, lambda world, _, _topic, node: Recycler(world, node)),
+}
+"""Kind: how many at least, at most, and how one is made."""
+
+
+def group_of(topic: str) -> str:
+    """The consumer group that reads `topic`."""
+    return f"group-{topic}"
+
+
+class Scenario:
+    """The processes of one run."""
+
+    def __init__(self, world: World, mix: Mapping[str, int] | None = None) -> None:
+        self.world = world
+        self.random = world.random_for("scenario")
+        self.host = BrokerHost(world, dict(SETTINGS))
+        self.programs = self._cast()
+        self.clients: dict[str, tuple[Node, Client]] = {}
+        self._incarnations: Counter[str] = Counter()
+        self.nemesis = Nemesis(
+            world, self.host, list(self.programs), self.restart_client, self.process_of
+        )
 
     async def run(self) -> None:
         loop = self.world.loop
@@ -149,6 +238,10 @@ class Scenario:
         await self._in(admin, self._read_finals(Session(admin)))
         supervisor.cancel()
         await self.host.stop()
+
+    def process_of(self, name: str) -> Process:
+        """The client's present incarnation."""
+        return self.clients[name][0].process
 
     def restart_client(self, name: str) -> None:
         """The client is killed; another incarnation starts at once. One that has finished stays."""
