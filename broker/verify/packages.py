@@ -23,6 +23,7 @@ class SystemPackage(NamedTuple):
 
 
 PACKAGES: Final = (
+    SystemPackage("git", ("git",), "the tidy tests: which files belong to the project"),
     SystemPackage("chromium", ("chromium", "chromium-browser", "google-chrome"), "browser tests"),
     SystemPackage("kcat", ("kcat", "kafkacat"), "conformance: kcat"),
     SystemPackage("faketime", ("faketime",), "faults: a wall clock that jumps"),

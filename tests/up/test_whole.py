@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -59,19 +60,16 @@ class Whole:
 
     def children(self) -> dict[str, int]:
         """Process ids by what they are."""
-        listed = subprocess.run(
-            ["ps", "-o", "pid=,args=", "--ppid", str(self.process.pid)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        kinds = {"broker serve": "broker", "manage.py console": "console", "broker demo": "demo"}
-        return {
-            kind: int(line.split()[0])
-            for line in listed.stdout.splitlines()
-            for words, kind in kinds.items()
-            if words in line
-        }
+        kinds = {"serve": "broker", "console": "console", "demo": "demo"}
+        found = {}
+        for directory in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                fields = (directory / "stat").read_text().rpartition(")")[2].split()
+                words = (directory / "cmdline").read_text().split("\0")
+                if int(fields[1]) == self.process.pid and "--supervised" in words:
+                    [kind] = [kinds[word] for word in words if word in kinds]
+                    found[kind] = int(directory.name)
+        return found
 
 
 @pytest.fixture
