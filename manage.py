@@ -10,10 +10,15 @@ import sys
 
 from django.core.management import execute_from_command_line
 
+from hermes_console.environment import BadEnvironment
+
 
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "hermes_console.settings")
-    execute_from_command_line(sys.argv)
+    try:
+        execute_from_command_line(sys.argv)
+    except BadEnvironment as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":
