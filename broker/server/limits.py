@@ -57,6 +57,13 @@ SWEEPS_PER_DESCRIPTOR_COUNT: Final = 10
 DESCRIPTORS_RESERVED_SHARE: Final = 4
 """At most a quarter of a small descriptor limit is kept for storage."""
 
+FETCH_RESPONSE_BYTES_MAX: Final = 4 << 20
+"""Records in one Fetch answer, whatever the client allows: one step of the loop reads and sends
+them."""
+
+WRITE_STALL_PRESSED_MS_MAX: Final = 2_000
+"""As WRITE_STALL_MS_MAX, while answers that are not taken use up all of FETCH_MEMORY_BYTES."""
+
 FETCH_MEMORY_BYTES: Final = 256 << 20
 """Records on their way to clients that have not taken them yet, of all connections."""
 

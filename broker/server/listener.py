@@ -22,6 +22,7 @@ from broker.server.limits import (
     SWEEP_SLICE_COUNT,
     SWEEPS_PER_DESCRIPTOR_COUNT,
     WRITE_STALL_MS_MAX,
+    WRITE_STALL_PRESSED_MS_MAX,
     MemoryBudget,
 )
 
@@ -151,6 +152,7 @@ class ConnectionTable:
             in_flight_count += connection.in_flight_count
             unread_count += connection.has_unread_answers
             self._look_at(connection, self.broker.clock.monotonic_ms())
+        self.request_memory.limit_bytes = self.broker.settings.queued_max_request_bytes
         metrics = self.broker.metrics
         metrics.queued_requests.set(in_flight_count)
         metrics.queued_responses.set(unread_count)
@@ -162,7 +164,9 @@ class ConnectionTable:
             if now_ms - connection.closing_since_ms > CLOSE_LINGER_MS:
                 connection.abort()
         elif connection.has_unread_answers:
-            if now_ms - connection.last_progress_ms() > WRITE_STALL_MS_MAX:
+            is_pressed = self.fetch_memory.free_bytes <= 0
+            stall_ms_max = WRITE_STALL_PRESSED_MS_MAX if is_pressed else WRITE_STALL_MS_MAX
+            if now_ms - connection.last_progress_ms() > stall_ms_max:
                 connection.close("the client does not read its answers", CloseKind.STALLED)
                 connection.abort()
         elif (

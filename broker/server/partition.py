@@ -53,7 +53,7 @@ class ParkedFetch(Protocol):
     def on_published(self, partition: Partition, size: int) -> None:
         """`size` more bytes may be read. Must not unpark at once."""
 
-    def on_changed(self) -> None:
+    def on_changed(self, partition: Partition) -> None:
         """The partition went offline or was deleted: answer now."""
 
 
@@ -155,6 +155,12 @@ class Partition:
         return (epoch, end_offset) if found_epoch >= 0 else (-1, -1)
 
     @property
+    def _offline_code(self) -> ErrorCode:
+        if self.is_deleted:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.KAFKA_STORAGE_ERROR
+
+    @property
     def is_offline(self) -> bool:
         return self.offline_reason is not None
 
@@ -215,17 +221,19 @@ class Partition:
         ).base_offset
 
     def flush(self) -> None:
-        """Write what is staged, then answer and wake whoever may go on."""
+        """Write what is staged, then answer and wake whoever may go on. Never raises: a fault or a
+        broken invariant takes this partition offline and nothing else.
+        """
         self._is_dirty = False
         staged, self._staged = self._staged, []
         size, self._staged_bytes = self._staged_bytes, 0
         log, leader = self._log, self._leader
         if log is None or leader is None or self.offline_reason is not None:
-            self._fail(staged, ErrorCode.KAFKA_STORAGE_ERROR)
+            self._fail(staged, self._offline_code)
             return
-        began_ms = self._around.clock.monotonic_ms()
         try:
-            log.flush()
+            effects = self._write(log, leader, size)
+            self._carry_out(effects, size)
         except DiskFull as fault:
             self._around.metrics.disk_faults_total.add(1, kind="full")
             _log.error(
@@ -239,16 +247,27 @@ class Partition:
             self.take_offline(str(fault))
             self._fail(staged, ErrorCode.KAFKA_STORAGE_ERROR)
             return
-        elapsed_ms = self._around.clock.monotonic_ms() - began_ms
-        self._around.metrics.log_flush_duration_seconds.observe(elapsed_ms / 1000)
-        self.topic_metrics.bytes_in.value += size
-        self.topic_metrics.records_in.value += log.written_end_offset - leader.written_end_offset
-        effects = leader.on_written(leader.broker_id, log.written_end_offset)
-        self._carry_out(effects, size)
+        except Exception as error:  # noqa: BLE001 - a broken invariant ends its owner, the partition
+            _log.error("a partition broke an invariant", partition=str(self), exc_info=error)
+            self.take_offline(f"broken invariant: {error}")
+            self._fail(staged, ErrorCode.KAFKA_STORAGE_ERROR)
+            return
         self._acknowledge(staged)
         if log.needs_roll and not self.is_rolling:
             self.is_rolling = True
             self._around.on_roll_due(self)
+
+    def _write(self, log: PartitionLog, leader: PartitionLeader, size: int) -> Sequence[Effect]:
+        """One append for all that is staged. Raises DiskFull, DiskFault."""
+        clock = self._around.clock
+        began_ms = clock.monotonic_ms()
+        log.flush()
+        elapsed_ms = clock.monotonic_ms() - began_ms
+        self._around.metrics.log_flush_duration_seconds.observe(elapsed_ms / 1000)
+        end_offset = log.written_end_offset
+        self.topic_metrics.bytes_in.value += size
+        self.topic_metrics.records_in.value += end_offset - leader.written_end_offset
+        return leader.on_written(leader.broker_id, end_offset)
 
     # reading
 
@@ -340,23 +359,30 @@ class Partition:
         pending = self._pending
         none = ErrorCode.NONE
         while pending and pending[0][0] <= self.high_watermark:
-            pending.popleft()[1](none)
+            _tell(pending.popleft()[1], none)
         for ack in written:
             end_offset, on_done, is_all = ack
             if is_all and end_offset > self.high_watermark:
                 pending.append(ack)
             else:
-                on_done(none)
+                _tell(on_done, none)
 
     def _dismiss(self, error: ErrorCode) -> None:
         pending, self._pending = self._pending, deque()
         self._fail(pending, error)
         for fetch in list(self._parked):
-            fetch.on_changed()
+            fetch.on_changed(self)
 
     def _fail(self, acks: Sequence[Ack], error: ErrorCode) -> None:
         for _end_offset, on_done, _is_all in acks:
-            on_done(error)
+            _tell(on_done, error)
+
+
+def _tell(on_done: OnDone, error: ErrorCode) -> None:
+    try:
+        on_done(error)
+    except Exception as failure:  # noqa: BLE001 - the bug of one who waits must not stop the others
+        _log.error("an acknowledgement could not be delivered", exc_info=failure)
 
 
 class TopicMetrics:

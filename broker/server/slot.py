@@ -47,6 +47,10 @@ class ResponseSlot:
         self.on_dropped = None
         self._connection.on_completed(self)
 
+    def fail(self, error: Exception) -> None:
+        """The request met a bug: its connection closes."""
+        self._connection.fail(error)
+
     def drop(self) -> None:
         """The connection ended."""
         on_dropped, self.on_dropped = self.on_dropped, None

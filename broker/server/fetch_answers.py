@@ -1,0 +1,204 @@
+"""What a fetch finds at one partition: an answer, or what to read for one. No waiting, no state.
+
+One snapshot of the high watermark (`ToRead`) bounds the read and stands in the answer (KAFKA-9807).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from broker.errors import ErrorCode, Refusal
+from broker.ports import Buffer
+from broker.server.fetch_sessions import Wanted
+from broker.wire.fast_fetch import FetchedPartition, fetch_partition_tags
+from broker.wire.messages.fetch import EpochEndOffset
+
+if TYPE_CHECKING:
+    from broker.log.reading import ReadResult
+    from broker.server.partition import Partition
+    from broker.server.partitions import PartitionRegistry
+
+_NO_TAGS: Final = b"\0"
+
+
+class Answer(NamedTuple):
+    """What one attempt found for one partition. `is_urgent`: it is answered whatever `min_bytes`
+    says.
+    """
+
+    wanted: Wanted
+    partition: Partition | None
+    error_code: int
+    high_watermark: int
+    log_start_offset: int
+    records: Buffer
+    next_offset: int
+    tags: bytes
+    is_urgent: bool
+
+
+class ToRead(NamedTuple):
+    """A partition that may have records for this fetch: read below `high_watermark`."""
+
+    wanted: Wanted
+    partition: Partition
+    high_watermark: int
+    log_start_offset: int
+
+
+def look_up(partitions: PartitionRegistry, wanted: Wanted) -> Answer | ToRead:
+    """The partition to read, or why it cannot be."""
+    partition = partitions.find(wanted.topic, wanted.index)
+    if partition is None:
+        is_named = isinstance(wanted.topic, str)
+        return refused(
+            wanted,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_named else ErrorCode.UNKNOWN_TOPIC_ID,
+        )
+    epoch = wanted.current_leader_epoch
+    if epoch >= 0 and epoch != partition.leader_epoch:
+        is_old = epoch < partition.leader_epoch
+        return refused(
+            wanted,
+            ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH,
+        )
+    if partition.is_offline:
+        return refused(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
+    snapshot = ToRead(wanted, partition, partition.high_watermark, partition.log_start_offset)
+    if wanted.last_fetched_epoch >= 0:
+        return _check_divergence(snapshot)
+    return snapshot
+
+
+def read(found: ToRead, room: int, *, at_least_one: bool) -> Answer | None:
+    """Records that fit in `room` bytes (the first batch whatever its size, with `at_least_one`);
+    None when the read would wait for the device.
+    """
+    wanted = found.wanted
+    if wanted.fetch_offset == found.high_watermark or (room <= 0 and not at_least_one):
+        return _empty(found)
+    try:
+        result = found.partition.read(
+            wanted.fetch_offset,
+            max(0, min(wanted.max_bytes, room)),
+            found.high_watermark,
+            at_least_one=at_least_one,
+        )
+    except Refusal as refusal:
+        return refused(wanted, refusal.code)
+    return None if result is None else _full(found, result)
+
+
+async def read_cold(found: ToRead, room: int, *, at_least_one: bool) -> Answer:
+    """As `read`, off the loop."""
+    wanted = found.wanted
+    try:
+        result = await found.partition.read_cold(
+            wanted.fetch_offset,
+            max(0, min(wanted.max_bytes, room)),
+            found.high_watermark,
+            at_least_one=at_least_one,
+        )
+    except Refusal as refusal:
+        return refused(wanted, refusal.code)
+    return _full(found, result)
+
+
+def _check_divergence(found: ToRead) -> Answer | ToRead:
+    """The answer that sends the reader back to where its history and ours part, if they do
+    (KIP-595).
+    """
+    wanted, partition = found.wanted, found.partition
+    epoch, end_offset = partition.end_offset_for_epoch(wanted.last_fetched_epoch)
+    if epoch < 0 or end_offset < 0:
+        return refused(wanted, ErrorCode.OFFSET_OUT_OF_RANGE)
+    if epoch >= wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:
+        return found
+    return Answer(
+        wanted,
+        partition,
+        ErrorCode.NONE,
+        found.high_watermark,
+        found.log_start_offset,
+        b"",
+        wanted.fetch_offset,
+        fetch_partition_tags(diverging_epoch=EpochEndOffset(epoch=epoch, end_offset=end_offset)),
+        is_urgent=True,
+    )
+
+
+def _full(found: ToRead, result: ReadResult) -> Answer:
+    return Answer(
+        found.wanted,
+        found.partition,
+        ErrorCode.NONE,
+        found.high_watermark,
+        found.log_start_offset,
+        result.records,
+        result.next_offset,
+        _NO_TAGS,
+        is_urgent=False,
+    )
+
+
+def _empty(found: ToRead) -> Answer:
+    return Answer(
+        found.wanted,
+        found.partition,
+        ErrorCode.NONE,
+        found.high_watermark,
+        found.log_start_offset,
+        b"",
+        found.wanted.fetch_offset,
+        _NO_TAGS,
+        is_urgent=False,
+    )
+
+
+def refused(wanted: Wanted, error: ErrorCode) -> Answer:
+    """An error code for one partition."""
+    return Answer(wanted, None, error, -1, -1, b"", -1, _NO_TAGS, is_urgent=True)
+
+
+def has_more(answer: Answer) -> bool:
+    """Whether a limit cut the answer short: what was found is worth sending."""
+    return len(answer.records) > 0 and answer.next_offset < answer.high_watermark
+
+
+def has_moved(answer: Answer) -> bool:
+    """Whether the watermark rose while this attempt awaited a cold read of another partition."""
+    return answer.partition is not None and answer.partition.high_watermark != answer.high_watermark
+
+
+def news(answer: Answer) -> tuple[Wanted, int, int, int, int]:
+    """What a session compares with what it sent before."""
+    size = len(answer.records) or int(answer.tags != _NO_TAGS)
+    return (
+        answer.wanted,
+        answer.error_code,
+        answer.high_watermark,
+        answer.log_start_offset,
+        size,
+    )
+
+
+def count(answer: Answer) -> None:
+    """Count the records and bytes that leave."""
+    assert answer.partition is not None, "only what was read is counted"
+    if len(answer.records):
+        metrics = answer.partition.topic_metrics
+        metrics.records_out.value += max(0, answer.next_offset - answer.wanted.fetch_offset)
+        metrics.bytes_out.value += len(answer.records)
+
+
+def fetched(answer: Answer) -> FetchedPartition:
+    """The answer as the codec takes it; without transactions the stable offset is the watermark."""
+    return FetchedPartition(
+        answer.wanted.index,
+        answer.error_code,
+        answer.high_watermark,
+        answer.high_watermark,
+        answer.log_start_offset,
+        [answer.records] if len(answer.records) else [],
+        answer.tags,
+    )
