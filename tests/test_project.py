@@ -20,7 +20,6 @@ from broker.wire.api import APIS
 ROOT = Path(__file__).resolve().parent.parent
 MODULE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 50
-DOCSTRING_LINES_MAX = 40
 PACKAGES = ("broker", "hermes_console", "tenants")
 DOCUMENTS = ("*.md", "broker/*.md", "docs/**/*.md", "tests/**/*.md")
 
@@ -73,14 +72,13 @@ def test_every_function_fits_a_screen() -> None:
 
 
 def _code_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """Lines of a function without its docstring: a contract may be as long as it needs."""
-    assert node.end_lineno is not None
-    first = node.body[0]
-    docstring = 0
-    if ast.get_docstring(node) is not None:
-        assert first.end_lineno is not None
-        docstring = first.end_lineno - first.lineno + 1
-    return node.end_lineno - node.lineno + 1 - docstring
+    """Lines of a function's body without its docstring: a contract may be as long as it needs."""
+    statements = node.body[1:] if ast.get_docstring(node) is not None else node.body
+    if not statements:
+        return 0
+    last = statements[-1].end_lineno
+    assert last is not None
+    return last - statements[0].lineno + 1
 
 
 def test_every_module_says_what_it_is() -> None:
@@ -164,7 +162,7 @@ def test_every_stage_of_the_test_command_has_tests() -> None:
 
 def test_every_api_has_both_messages_and_a_handler() -> None:
     handled = {row.api_key for row in HANDLERS}
-    assert handled == set(APIS)
+    assert handled == {key for key, api in APIS.items() if api.is_advertised}
     assert len(HANDLERS) == len(handled)
     for api in APIS.values():
         assert api.request_type.__name__ == f"{api.name}Request"
