@@ -57,7 +57,7 @@ SWEEPS_PER_DESCRIPTOR_COUNT: Final = 10
 DESCRIPTORS_RESERVED_SHARE: Final = 4
 """At most a quarter of a small descriptor limit is kept for storage."""
 
-FETCH_RESPONSE_BYTES_MAX: Final = 4 << 20
+FETCH_RESPONSE_BYTES_MAX: Final = 1 << 20
 """Records in one Fetch answer, whatever the client allows: one step of the loop reads and sends
 them."""
 

@@ -7,7 +7,7 @@ recovers nothing.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Final
 
 import structlog
@@ -105,6 +105,7 @@ class Broker:
         self.connections = ConnectionTable(self)
         self._tasks = TaskScope(f"broker-{self.node_id}")
         self._listener: Listener | None = None
+        self._is_stopped = False
 
     async def start(self) -> None:
         """Serve. Raises StartupError with one sentence for the operator."""
@@ -123,6 +124,7 @@ class Broker:
             self._listener = None
         await self.groups.stop()
         await self.connections.close_all(self.settings.hermes_shutdown_timeout_ms)
+        self._is_stopped = True
         await self._tasks.close()
         self.turn.settle()
         self.deadlines.close()
@@ -130,7 +132,12 @@ class Broker:
         _log.info("stopped", node_id=self.node_id)
 
     def spawn(self, work: Awaitable[None]) -> None:
-        """Run `work` as a task of this broker; cancelled at stop. An exception of it is logged."""
+        """Run `work` as a task of this broker; cancelled at stop, not begun after it. An exception
+        of it is logged.
+        """
+        if self._is_stopped and isinstance(work, Coroutine):
+            work.close()
+            return
         self._tasks.spawn(work)
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Deadline:

@@ -11,7 +11,11 @@ import heapq
 from collections.abc import Callable
 from typing import Final
 
+import structlog
+
 from broker.ports import Clock
+
+_log = structlog.get_logger("hermes.waiting")
 
 CANCELLED_COUNT_MIN: Final = 256
 """Below this many cancelled entries the heap is not rebuilt."""
@@ -52,8 +56,12 @@ class Deadline:
     def fire(self) -> None:
         """Run the callback, once."""
         callback, self._callback = self._callback, None
-        if callback is not None:
+        if callback is None:
+            return
+        try:
             callback()
+        except Exception as error:  # noqa: BLE001 - the bug of one who waited must not stop the others
+            _log.error("a deadline's callback failed", exc_info=error)
 
 
 class Deadlines:
