@@ -121,7 +121,7 @@ class Checkpoints:
         self._is_under_way = True
         try:
             await self.sync(log)
-            await active.write_index(*index_files)
+            await active.write_index(index_files)
             if epochs != self._epochs_written:
                 await log.disk.replace_file(
                     f"{log.directory}/{names.EPOCHS_FILE}", encode_epochs(epochs)

@@ -216,7 +216,7 @@ async def _swap(
     await disk.sync_directory(directory)
     disk.rename(swap, merged.path())
     merged.users -= 1
-    await merged.write_index(*merged.encode_index_files())
+    await merged.write_index(merged.encode_index_files())
     log.open_segments.touch(merged)
     await disk.sync_directory(directory)
     for name in renamed:

@@ -18,6 +18,7 @@ SNAPSHOT: Final = ".snapshot"
 CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"
 DELETED: Final = ".deleted"
+TEMPORARY: Final = ".tmp"
 DAMAGED: Final = ".damaged"
 NEXT_LOG: Final = "next.log"
 PARTITION_FILE: Final = "partition.json"
@@ -68,6 +69,6 @@ def sort_out(names: list[str]) -> Listing:
                 listing.swaps.append(Swap(int(match[1]), int(match[2]), name))
             else:
                 listing.leftovers.append(name)
-        elif name.endswith((DELETED, ".tmp")):
+        elif name.endswith((DELETED, TEMPORARY)):
             listing.leftovers.append(name)
     return listing

@@ -134,7 +134,7 @@ class _Recovery:
             await self._cut(segment, end.position, end.next_offset, end.reason)
         if not is_last:
             if end.position > position or end.reason is not None:
-                await segment.write_index(*segment.encode_index_files())
+                await segment.write_index(segment.encode_index_files())
             found.unsynced_closed.append(segment)
             segment.index = None
             segment.close_file()
@@ -158,7 +158,7 @@ class _Recovery:
         end = await scan(segment, 0, segment.base_offset, visitor.visit)
         segment.index.truncate_to_position(position)
         segment.times = snapshot.times
-        await segment.write_index(*segment.encode_index_files())
+        await segment.write_index(segment.encode_index_files())
         if end.position < position:
             self.found.damage.append(
                 f"{segment.path()}: {end.reason} at byte {end.position}, "
@@ -268,7 +268,7 @@ async def rebuild_index(segment: Segment, interval: int, append_time: int) -> st
         segment, 0, segment.base_offset, IndexVisitor(segment, interval, append_time).visit
     )
     if end.reason is None:
-        await segment.write_index(*segment.encode_index_files())
+        await segment.write_index(segment.encode_index_files())
         return None
     return f"{segment.path()}: {end.reason} at byte {end.position}: reads there are refused"
 

@@ -47,7 +47,7 @@ async def roll(log: PartitionLog) -> None:
     log.checkpoints.unsynced_closed.append(old)
     log.checkpoints.names_changed += 1
     log.begin_segment(Segment.empty(disk, log.directory, base, file))
-    await old.write_index(*old.encode_index_files())
+    await old.write_index(old.encode_index_files())
     await log.checkpoint()
 
 

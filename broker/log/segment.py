@@ -7,10 +7,20 @@ reused descriptor.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from broker.log import names
 from broker.log.index import SegmentIndex, Times, decode_indexes, encode_index, encode_time_index
 from broker.model import INT32_MAX
 from broker.ports import Disk, DiskFault, DiskFile
+
+
+class IndexFiles(NamedTuple):
+    """Both files of a segment as it was with `log_bytes`."""
+
+    log_bytes: int
+    index_file: bytes
+    time_index_file: bytes
 
 
 class Segment:
@@ -20,7 +30,9 @@ class Segment:
 
     __slots__ = (
         "_file",
+        "_indexed_bytes",
         "_is_closing",
+        "_writes",
         "base_offset",
         "directory",
         "disk",
@@ -40,6 +52,8 @@ class Segment:
         self.users = 0
         self._file: DiskFile | None = None
         self._is_closing = False
+        self._writes = 0
+        self._indexed_bytes = 0
 
     @classmethod
     def empty(
@@ -114,17 +128,37 @@ class Segment:
         self.index, self.times, _ = found
         return True
 
-    async def write_index(self, index_file: bytes, time_index_file: bytes) -> None:
-        """Replace both files. They are not synced: a torn one is recognised."""
-        await _write_anew(self.disk, self.path(names.INDEX), index_file)
-        await _write_anew(self.disk, self.path(names.TIME_INDEX), time_index_file)
+    async def write_index(self, files: IndexFiles) -> None:
+        """Replace both files, unless newer ones were written meanwhile. They are not synced: a torn
+        one is recognised.
+        """
+        self._writes += 1
+        targets = [self.path(names.INDEX), self.path(names.TIME_INDEX)]
+        sources = [f"{path}.{self._writes}{names.TEMPORARY}" for path in targets]
+        for path, content in zip(sources, files[1:], strict=True):
+            if self.disk.exists(path):  # left by an attempt that failed
+                await self.disk.unlink(path)
+            file = await self.disk.create(path)
+            try:
+                file.append([content])
+            finally:
+                file.close()
+        if files.log_bytes >= self._indexed_bytes:
+            self._indexed_bytes = files.log_bytes
+            for source, target in zip(sources, targets, strict=True):
+                self.disk.rename(source, target)
+        else:
+            for path in sources:
+                await self.disk.unlink(path)
 
-    def encode_index_files(self) -> tuple[bytes, bytes]:
+    def encode_index_files(self) -> IndexFiles:
         """What `write_index` takes, as of now."""
         assert self.index is not None, "the index is loaded"
         assert self.times is not None, "the index is loaded"
-        return encode_index(self.index, self.size), encode_time_index(
-            self.index, self.size, self.times
+        return IndexFiles(
+            self.size,
+            encode_index(self.index, self.size),
+            encode_time_index(self.index, self.size, self.times),
         )
 
 
@@ -136,12 +170,3 @@ def read_indexes(segment: Segment) -> tuple[SegmentIndex, Times, int] | None:
     except (FileNotFoundError, DiskFault):
         return None
     return decode_indexes(segment.base_offset, index_file, time_index_file)
-
-
-async def _write_anew(disk: Disk, path: str, content: bytes) -> None:
-    await disk.unlink(path)
-    file = await disk.create(path)
-    try:
-        file.append([content])
-    finally:
-        file.close()
