@@ -114,6 +114,8 @@ class Catalog:
                 values.append(
                     PartitionValue((node_id,), node_id, epoch, (node_id,), old.partition_epoch + 1)
                 )
+                if index % topic_store.PARTITIONS_PER_STEP == 0:
+                    await asyncio.sleep(0)
             present = zip(values, stored.partition_versions, strict=True)
             changes += [
                 (keys.partition(topic_id, index), version, value)

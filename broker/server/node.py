@@ -158,7 +158,7 @@ class Broker:
             if found.log is not None
         }
         await self.catalog.begin_leader_epochs(known)
-        self.partitions.serve(opened)
+        await self.partitions.serve(opened)
         self.maintenance.start()
         self.spawn(watch_loop_lag(self.clock, self.metrics))
         self.spawn(self.connections.sweep_forever())

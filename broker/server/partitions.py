@@ -31,6 +31,8 @@ __all__ = ["OnDone", "ParkedFetch", "Partition", "PartitionRegistry"]
 
 OPENING_COUNT_MAX: Final = 16
 """Logs opened at a time at start."""
+PARTITIONS_PER_STEP: Final = 50
+"""Partitions that begin to serve in one step of the loop."""
 
 _log = structlog.get_logger("hermes.partitions")
 
@@ -89,17 +91,20 @@ class PartitionRegistry:
         async def open_next() -> None:
             for topic, index in waiting:
                 opened.append(await self._open_or_make(topic, index))
+                await asyncio.sleep(0)  # a log that was closed cleanly opens without waiting
 
         async with asyncio.TaskGroup() as group:
             for _ in range(OPENING_COUNT_MAX):
                 group.create_task(open_next())
         return opened
 
-    def serve(self, opened: Iterable[OpenedLog]) -> None:
+    async def serve(self, opened: Iterable[OpenedLog]) -> None:
         """Lead what `open_logs` found, in the leader epochs that the catalog now has."""
-        for topic, index, log, reason in opened:
+        for count, (topic, index, log, reason) in enumerate(opened, start=1):
             current = self._broker.catalog.topic(topic.name) or topic
             self._add(current, index, log, reason)
+            if count % PARTITIONS_PER_STEP == 0:
+                await asyncio.sleep(0)
 
     # the catalog's calls
 
@@ -145,6 +150,7 @@ class PartitionRegistry:
         async def close_next() -> None:
             for partition in waiting:
                 await self._close(partition, is_clean=True)
+                await asyncio.sleep(0)
 
         async with asyncio.TaskGroup() as group:
             for _ in range(OPENING_COUNT_MAX):

@@ -8,6 +8,7 @@ by `read_topics`.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple, TypeVar
@@ -17,6 +18,8 @@ from broker.metastore.keys import PartitionValue, TopicValue
 from broker.ports import Condition, Delete, Entry, Metastore, Put
 
 OPERATIONS_PER_TRANSACTION: Final = 120
+PARTITIONS_PER_STEP: Final = 100
+"""Partitions that are decoded, or raised to a new leader epoch, in one step of the loop."""
 T = TypeVar("T")
 
 
@@ -40,7 +43,7 @@ async def read_topics(metastore: Metastore, node_id: int) -> list[StoredTopic]:
     """
     topics = await metastore.read_range(keys.TOPICS_PREFIX)
     found = {entry.key: entry for entry in await metastore.read_range(keys.PARTITIONS_PREFIX)}
-    stored = [_stored(entry, found, node_id) for entry in topics]
+    stored = [await _stored(entry, found, node_id) for entry in topics]
     await _write(metastore, [Delete(key) for key in found])
     return stored
 
@@ -116,7 +119,7 @@ def new_partition(node_id: int) -> PartitionValue:
     )
 
 
-def _stored(entry: Entry, found: dict[str, Entry], node_id: int) -> StoredTopic:
+async def _stored(entry: Entry, found: dict[str, Entry], node_id: int) -> StoredTopic:
     """Takes the topic's partition entries out of `found`.
 
     A partition without a key gets a first state.
@@ -130,6 +133,8 @@ def _stored(entry: Entry, found: dict[str, Entry], node_id: int) -> StoredTopic:
             new_partition(node_id) if partition is None else PartitionValue.decode(partition.value)
         )
         versions.append(0 if partition is None else partition.version)
+        if index % PARTITIONS_PER_STEP == 0:
+            await asyncio.sleep(0)
     name = keys.topic_name(entry.key)
     return StoredTopic(name, entry.version, value, tuple(partitions), tuple(versions))
 
