@@ -1,4 +1,4 @@
-"""A start, and a stop, of many partitions leave the loop to others: /healthz is answered meanwhile."""
+"""A start and a stop of many partitions leave the loop to others, /healthz among them."""
 
 from __future__ import annotations
 
