@@ -157,6 +157,24 @@ async def test_a_batch_that_is_only_staged_is_a_duplicate_and_is_forgotten_with_
     await log.close()
 
 
+async def test_no_segment_goes_before_a_snapshot_remembers_its_producers(disk: FaultyDisk) -> None:
+    config = LogConfig(retention_ms=1000)
+    log = await create(disk, config)
+    produce(log, 0, "a")
+    disk.fail_replace = DiskFull
+    with pytest.raises(DiskFull):
+        await log.roll(NOW_MS)
+    with pytest.raises(DiskFull):
+        await log.apply_retention(NOW_MS + 2000)
+    assert log.log_start_offset == 0
+    disk.fail_replace = None
+    assert await log.apply_retention(NOW_MS + 2000) == 1
+    log = await reopen(disk, config)
+    assert produce(log, 0, "a") == (0, True)
+    assert log.damage == []
+    await log.close()
+
+
 async def test_rolls_and_retention_between_snapshots_keep_every_producer(disk: FaultyDisk) -> None:
     config = LogConfig(segment_bytes=500, retention_bytes=1000)
     log = await create(disk, config)

@@ -204,8 +204,7 @@ async def test_a_bad_index_is_rebuilt_and_retention_keeps_fresh_data(
                 path.write_bytes(paths[0].read_bytes() if path != paths[0] else b"")
     log = await reopen(disk, now_ms=NOW_MS + 1000)
     assert await log.apply_retention(NOW_MS + 1000) == 0
-    assert [record.offset for record in await read_from(log, 0)] == list(range(60))
-    for offset in range(60):
+    for offset in reversed(range(60)):  # so that none is remembered from the read before
         assert (await read_from(log, offset))[0].value == f"v{offset}".encode()
     found = await log.offset_for_timestamp(NOW_MS, FOREVER)
     assert found is not None

@@ -36,6 +36,7 @@ class FaultyDisk(SystemDisk):
 
     fail_append: tuple[int, type[DiskFault]] | None = None
     fail_create: type[DiskFault] | None = None
+    fail_replace: type[DiskFault] | None = None
     fail_truncate = False
     is_cold = False
     read_count = 0
@@ -44,6 +45,11 @@ class FaultyDisk(SystemDisk):
         file = super().open(path)
         file.__class__ = FaultyFile
         return file  # type: ignore[return-value]
+
+    async def replace_file(self, path: str, content: bytes) -> None:
+        if self.fail_replace is not None:
+            raise self.fail_replace(path, "injected")
+        await super().replace_file(path, content)
 
     async def create(self, path: str) -> FaultyFile:
         if self.fail_create is not None:
