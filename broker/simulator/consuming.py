@@ -19,7 +19,7 @@ from broker.simulator.world import BROKER_PORT, Node, World
 POLL_MS_MAX: Final = 500
 COMMIT_PROBABILITY: Final = 0.5
 LEAVE_PROBABILITY: Final = 0.02
-SESSION_TIMEOUTS_MS: Final = (1_500, 3_000, 6_000)
+SESSION_TIMEOUTS_MS: Final = (1_500, 3_000)
 STATIC_PROBABILITY: Final = 0.3
 
 

@@ -16,6 +16,7 @@ import sys
 import warnings
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import suppress
 from contextvars import Context, ContextVar, copy_context
 from random import Random
 from typing import Any, Final, TypeVar
@@ -264,8 +265,6 @@ def _take_apart(process: Process) -> None:
 def _end_coroutine(work: Any) -> None:
     """Close it; its `finally` blocks may wait again a few times, for nothing."""
     for _ in range(CLOSE_ATTEMPTS_MAX):
-        try:
+        with suppress(BaseException):  # whatever it says, it is dead
             work.close()
-        except (Exception, ProcessKilled, asyncio.CancelledError):  # noqa: BLE001 - it is dead
-            continue
-        return
+            return

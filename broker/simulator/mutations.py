@@ -153,11 +153,11 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     "any-generation": Mutation(
         "a commit is taken from a member that the group has left behind",
         (Patch(offsets, "check_commit", _take_any_commit),),
-        {"pause_client": 4, "slow": 1, "kill_client": 1},
+        {"cut": 4, "pause_client": 2, "kill_client": 1},
     ),
     "repeat-producer-ids": Mutation(
         "producer ids are given out again after a restart",
         (Patch(ProducerIds, "_take_block", _repeat_producer_ids),),
-        {"kill": 1},
+        {"kill": 2, "kill_client": 3},
     ),
 }

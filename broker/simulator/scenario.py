@@ -105,7 +105,7 @@ PARTS: Final[dict[str, tuple[int, int, Make]]] = {
     "reader": (1, 2, lambda world, _, topic, node: Reader(world, node, topic, TOPICS[topic])),
     "book": (1, 2, lambda world, _, topic, node: Bookkeeper(world, node, topic)),
     "member": (
-        1,
+        2,
         4,
         lambda world, name, topic, node: Member(world, node, name, group_of(topic), topic),
     ),
@@ -134,90 +134,6 @@ class Scenario:
         )
         if mix is not None:
             self.nemesis.mix = dict(mix)
-
-    async def run(self) -> None: ...
-
-
-Program = Callable[[Node], Client]
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What one seed did, and what it found."""
-
-    seed: int
-    trace: int
-    virtual_s: float
-    mix: dict[str, int]
-    counters: dict[str, int]
-    findings: list[str]
-    history: History
-    log_lines: list[str] = field(default_factory=list)
-
-
-def run_seed(seed: int, mix: Mapping[str, int] | None = None) -> Outcome:
-    """One whole run. `mix` takes the place of the faults that the seed would draw."""
-    with world_of(seed) as world:
-        scenario = Scenario(world, mix)
-        world.run(lambda _world: scenario.run())
-        for finding in check(world.history.events):
-            world.findings.append(f"{finding.rule}: {finding.evidence}")
-        world.counters["events"] = world.loop.event_count
-        world.counters["bytes delivered"] = world.fabric.bytes_delivered
-        world.counters["appends"] = scenario.host.image.append_count
-        world.counters["disk faults"] = scenario.host.image.fault_count
-        return Outcome(
-            seed=seed,
-            trace=world.loop.trace,
-            virtual_s=world.loop.time(),
-            mix=scenario.nemesis.mix,
-            counters=dict(sorted(world.counters.items())),
-            findings=world.findings,
-            history=world.history,
-            log_lines=list(world.log_lines),
-        )
-
-
-Make = Callable[[World, str, str, Node], Client]
-"""(world, name, topic, node): one incarnation of a client."""
-
-PARTS: Final[dict[str, tuple[int, int, Make]]] = {
-    "producer": (1, 3, lambda world, _, topic, node: Producer(world, node, topic, TOPICS[topic])),
-    "application": (
-        0,
-        2,
-        lambda world, _, topic, node: Application(world, node, topic, TOPICS[topic]),
-    ),
-    "reader": (1, 2, lambda world, _, topic, node: Reader(world, node, topic, TOPICS[topic])),
-    "book": (1, 2, lambda world, _, topic, node: Bookkeeper(world, node, topic)),
-    "member": (
-        1,
-        4,
-        lambda world, name, topic, node: Member(world, node, name, group_of(topic), topic),
-    ),
-    "recycler": (1, 1, lambda world, _, _topic, node: Recycler(world, node)),
-}
-"""Kind: how many at least, at most, and how one is made."""
-
-
-def group_of(topic: str) -> str:
-    """The consumer group that reads `topic`."""
-    return f"group-{topic}"
-
-
-class Scenario:
-    """The processes of one run."""
-
-    def __init__(self, world: World, mix: Mapping[str, int] | None = None) -> None:
-        self.world = world
-        self.random = world.random_for("scenario")
-        self.host = BrokerHost(world, dict(SETTINGS))
-        self.programs = self._cast()
-        self.clients: dict[str, tuple[Node, Client]] = {}
-        self._incarnations: Counter[str] = Counter()
-        self.nemesis = Nemesis(
-            world, self.host, list(self.programs), self.restart_client, self.process_of
-        )
 
     async def run(self) -> None:
         loop = self.world.loop
@@ -252,11 +168,12 @@ class Scenario:
             self._start_client(name)
 
     def _cast(self) -> dict[str, Program]:
-        """Who takes part, by name. "orders" always has a producer, a reader and a group."""
+        """Who takes part, by name. "orders" always has a producer, a reader and two members."""
         cast: dict[str, Program] = {}
         for kind, (count_min, count_max, make) in PARTS.items():
             for index in range(self.random.randint(count_min, count_max)):
-                topic = "orders" if index == 0 else self.random.choice(list(TOPICS))
+                is_fixed = index == 0 or (kind == "member" and index == 1)
+                topic = "orders" if is_fixed else self.random.choice(list(TOPICS))
                 name = f"{kind}-{index}"
                 cast[name] = partial(make, self.world, name, topic)
         return cast
