@@ -164,48 +164,35 @@ def validate_batch(
     if size < HEADER_BYTES:
         raise _refuse_short(size)
     fields: BatchFields = HEADER.unpack_from(view)
-    (
-        _,
-        length,
-        _,
-        magic,
-        crc,
-        attributes,
-        last_delta,
-        base_timestamp,
-        max_timestamp,
-        producer_id,
-        epoch,
-        sequence,
-        count,
-    ) = fields
-    if magic != MAGIC or length != size - LENGTH_OVERHEAD or count < 1 or last_delta != count - 1:
+    attributes, count, producer_id = fields[5], fields[12], fields[9]
+    if (
+        fields[3] != MAGIC
+        or fields[1] != size - LENGTH_OVERHEAD
+        or count < 1
+        or fields[6] != count - 1
+    ):
         raise _refuse_shape(fields, size)
     if size > rules.max_message_bytes and is_client:
         raise Refusal(
             ErrorCode.MESSAGE_TOO_LARGE,
             f"the batch has {size} bytes, max.message.bytes allows {rules.max_message_bytes}",
         )
-    if crc32c(view[CRC_START:]) != crc:
-        raise Refusal(
-            ErrorCode.CORRUPT_MESSAGE,
-            f"the CRC-32C of the batch is not {crc:#010x} as its header says",
-        )
+    if crc32c(view[CRC_START:]) != fields[4]:
+        raise Refusal(ErrorCode.CORRUPT_MESSAGE, "the CRC-32C of the batch does not hold")
     if attributes & ~LOG_APPEND_TIME_BIT:
         _check_attributes(attributes, is_client=is_client)
-    if count * RECORD_BYTES_MIN > (
-        UNPACKED_BYTES_MAX if attributes & CODEC_MASK else size - HEADER_BYTES
-    ):
+    room = UNPACKED_BYTES_MAX if attributes & CODEC_MASK else size - HEADER_BYTES
+    if count * RECORD_BYTES_MIN > room:
         raise Refusal(
             ErrorCode.INVALID_RECORD, f"{count} records cannot fit in a batch of {size} bytes"
         )
-    if producer_id != NO_PRODUCER_ID and (producer_id < 0 or epoch < 0 or sequence < 0):
+    if producer_id != NO_PRODUCER_ID and (producer_id < 0 or fields[10] < 0 or fields[11] < 0):
         raise Refusal(
             ErrorCode.INVALID_RECORD,
-            f"producer id {producer_id}, epoch {epoch} and sequence {sequence} do not go together",
+            f"producer id {producer_id}, epoch {fields[10]}, sequence {fields[11]} do not fit",
         )
     if is_client and not rules.is_log_append_time:
-        _check_timestamps(base_timestamp, max_timestamp, rules, now_wall_ms)
+        _check_timestamps(fields[7], fields[8], rules, now_wall_ms)
     return fields
 
 
