@@ -1,6 +1,7 @@
 """`hermes test`: every test, in stages from the fastest to the slowest, and one summary.
 
-A stage that fails does not stop the next: one run tells everything. Nothing is left out silently:
+A stage that fails does not stop the next: one run tells everything. Stages run one after the other
+and their tests too: several measure how long a step takes. Nothing is left out silently:
 a system package that is missing is installed (as root) or named with the command that installs it,
 and then the run fails.
 """
@@ -31,11 +32,10 @@ class Stage(NamedTuple):
     name: str
     directories: tuple[str, ...]
     proves: str
-    workers: int = 1
 
 
 STAGES: Final = (
-    Stage("unit", (), "each module by itself", workers=2),
+    Stage("unit", (), "each module by itself"),
     Stage("integration", ("console", "scenarios", "faults"), "real processes and services"),
     Stage("simulation", ("simulation",), "the broker under seeded faults"),
     Stage("conformance", ("conformance",), "six clients of other projects"),
@@ -69,13 +69,9 @@ def main(arguments: Sequence[str]) -> int:
     if not _has_packages():
         return 1
     if any(_is_path(word) for word in rest):
-        return _pytest("chosen", [], rest, workers=1).code
+        return _pytest("chosen", [], rest).code
     chosen = [stage for stage in STAGES if not options.stage or stage.name in options.stage]
-    results = [
-        _pytest(stage.name, paths(stage), rest, workers=1 if rest else stage.workers)
-        for stage in chosen
-        if _announce(stage)
-    ]
+    results = [_pytest(stage.name, paths(stage), rest) for stage in chosen if _announce(stage)]
     return _summarize(results, is_filtered=bool(rest))
 
 
@@ -130,14 +126,19 @@ def _announce(stage: Stage) -> bool:
     return True
 
 
-def _pytest(name: str, targets: list[str], rest: Sequence[str], *, workers: int) -> StageResult:
+def _pytest(name: str, targets: list[str], rest: Sequence[str]) -> StageResult:
     started_s = time.monotonic()
-    spread = ["-n", str(workers), "--dist", "loadfile"] if workers > 1 else []
     with tempfile.TemporaryDirectory(prefix="hermes-test-") as directory:
         report = Path(directory) / "report.xml"
         command = [
-            *(sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *spread),
-            *(*rest, *targets),
+            *(
+                sys.executable,
+                "-m",
+                "pytest",
+                "-q",
+                f"--junitxml={report}",
+            )
+            * (*rest, *targets),
         ]
         environment = {**os.environ, "HERMES_DATA_DIR": str(Path(directory) / "data")}
         code = subprocess.run(
