@@ -131,14 +131,9 @@ def _pytest(name: str, targets: list[str], rest: Sequence[str]) -> StageResult:
     with tempfile.TemporaryDirectory(prefix="hermes-test-") as directory:
         report = Path(directory) / "report.xml"
         command = [
-            *(
-                sys.executable,
-                "-m",
-                "pytest",
-                "-q",
-                f"--junitxml={report}",
-            )
-            * (*rest, *targets),
+            *(sys.executable, "-m", "pytest", "-q", f"--junitxml={report}"),
+            *rest,
+            *targets,
         ]
         environment = {**os.environ, "HERMES_DATA_DIR": str(Path(directory) / "data")}
         code = subprocess.run(
