@@ -19,8 +19,9 @@ from hermes_console import words
 from hermes_console.live.observation import TopicPartition
 from hermes_console.live.progress import Progress
 from hermes_console.live.trend import Rate
-from hermes_console.samples.snapshot import Verdict
+from hermes_console.samples.snapshot import KEEPS_UP_S, Verdict
 
+GROWTH_SHARE: Final = 0.05
 REBALANCING: Final = frozenset({"PreparingRebalance", "CompletingRebalance"})
 
 
@@ -61,7 +62,7 @@ def judge_group(
             f"Reads {words.per_second(rate.consumed)} while {words.per_second(rate.produced)} "
             f"arrive: the lag grows by {words.per_second(rate.produced - rate.consumed)}.",
         )
-    return Judgement(Verdict.FINE, _fine(lag, member_count, drain_s))
+    return Judgement(Verdict.FINE, _fine(lag, member_count, drain_s, rate))
 
 
 def _having(verdicts: Mapping[TopicPartition, Verdict], wanted: Verdict) -> list[TopicPartition]:
@@ -98,11 +99,14 @@ def _rewound(
     return f"{_name(first)} went back below {one.rewound_from:,} {ago} ago{more}; it reads again."
 
 
-def _fine(lag: int, member_count: int, drain_s: float | None) -> str:
+def _fine(lag: int, member_count: int, drain_s: float | None, rate: Rate | None) -> str:
     if lag == 0:
         return "Caught up." if member_count else "Caught up; no member is connected."
     if drain_s:
         return f"Catches up in about {words.duration(max(1.0, drain_s))}."
+    growth = 0.0 if rate is None else rate.produced - rate.consumed
+    if rate is not None and growth > GROWTH_SHARE * rate.produced and lag > KEEPS_UP_S * growth:
+        return f"Its lag grows by {words.per_second(growth)}: a burst, or the start of a trend."
     return "Keeps up."
 
 

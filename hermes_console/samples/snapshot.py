@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any, Final, Self
 
 SNAPSHOT_FORMAT: Final = 1
+KEEPS_UP_S: Final = 10.0
 
 
 class Verdict(StrEnum):
@@ -120,6 +121,11 @@ class GroupSummary:
         if self.produced_per_s is None or self.consumed_per_s is None:
             return None
         return self.produced_per_s - self.consumed_per_s
+
+    @property
+    def keeps_up(self) -> bool:
+        """Whether it is fine and about as near to the end as periodic commits allow."""
+        return self.verdict is Verdict.FINE and (self.lag_seconds or 0.0) < KEEPS_UP_S
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,4 @@
-"""Fixtures of the console: signed-in browsers of Django's test client, a cluster, stored samples.
-"""
+"""Fixtures of the console: Django's test client signed in, a cluster, stored samples."""
 
 from __future__ import annotations
 

@@ -236,6 +236,14 @@ def test_pages_carry_the_strict_policy_and_no_inline_code(
         assert not re.search(r'(src|href)="(https?:)?//', html)
 
 
+def test_pages_of_the_signed_in_are_in_no_cache(
+    signed_in: Client, store_groups: Callable[..., ClusterSnapshot]
+) -> None:
+    store_groups(group("app"))
+    for address in (OVERVIEW, GROUPS, GROUPS + "app/", "/api/admin/v1/groups"):
+        assert "no-store" in signed_in.get(address)["Cache-Control"]
+
+
 def test_health_and_readiness_need_no_session(client: Client, cluster: Cluster) -> None:
     assert client.get("/healthz").content == b"ok\n"
     assert client.get("/readyz").content == b"ready\n"

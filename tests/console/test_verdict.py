@@ -278,3 +278,10 @@ def test_trend_starts_anew_when_partitions_join() -> None:
     trend.add(TrendSample(90_000, 2, 9_000, 20_000, 11_000))
     assert not trend.is_falling_behind()
     assert trend.rate() is None
+
+
+def test_growth_too_young_to_be_a_trend_is_not_called_keeping_up() -> None:
+    _, detail = watch(seconds(40, lambda s: s * 100, lambda s: s * 40))
+    assert detail.summary.verdict is Verdict.FINE
+    assert detail.summary.reason == ("Its lag grows by 60.0/s: a burst, or the start of a trend.")
+    assert not detail.summary.keeps_up

@@ -161,6 +161,12 @@ class Chart {
       item.append(`${one.label} `, strong);
       return item;
     });
+    if (index !== null) {
+      const time = document.createElement("li");
+      time.className = "legend-time";
+      time.textContent = `at ${new Date(data[0][index] * 1000).toISOString().slice(0, 19).replace("T", " ")} UTC`;
+      items.push(time);
+    }
     this.legend.replaceChildren(...items);
   }
 }

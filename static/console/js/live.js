@@ -5,7 +5,7 @@ import { morph } from "./morph.js";
 const RETRY_MS = [500, 1000, 2000, 5000, 10000];
 const LATE_AFTER_MS = 6000;
 const SIGNED_OUT = 4401;
-const WORDS = { connecting: "Connecting", live: "Live", late: "No new samples", offline: "Disconnected, retrying", paused: "Paused", ended: "Signed out" };
+const WORDS = { connecting: "Connecting", live: "Live", late: "No new samples", offline: "Disconnected, retrying", paused: "Paused", trouble: "Cluster not reached", ended: "Signed out" };
 
 export function startLive(main, charts) {
   const state = { socket: null, retries: 0, sequence: null, isPaused: false, lastFrameAt: 0, isOver: false };
@@ -69,7 +69,7 @@ export function startLive(main, charts) {
     }
     if (controls.time) controls.time.textContent = new Date(state.atMs).toISOString().slice(11, 19);
     showAges();
-    show("live");
+    show(document.querySelector("[data-trouble]") ? "trouble" : "live");
   }
 
   function pause(isPaused) {

@@ -1,0 +1,152 @@
+"""The console on a real broker: exact lag, an outage and its end, history that is thinned."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from http.cookiejar import CookieJar
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.console.console_process import ConsoleProcess
+from tests.support.broker_process import BrokerProcess
+
+pytestmark = pytest.mark.timeout(180)
+RECORDS = 120
+COMMITTED = (50, 30)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path) as broker:
+        yield broker
+
+
+class Browser:
+    """Signed in by the one-time link; reads the API."""
+
+    def __init__(self, console: ConsoleProcess) -> None:
+        self._address = console.address
+        jar = CookieJar()
+        self._opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(jar))
+        page = self.text(console.sign_in_link.removeprefix(self._address))
+        token = page.split('name="csrfmiddlewaretoken" value="')[1].split('"')[0]
+        self._opener.open(
+            urllib.request.Request(
+                console.sign_in_link, f"csrfmiddlewaretoken={token}".encode(), method="POST"
+            )
+        ).close()
+
+    def text(self, path: str) -> str:
+        with self._opener.open(self._address + path, timeout=10) as answer:
+            return str(answer.read().decode())
+
+    def groups(self) -> dict[str, Any]:
+        try:
+            return dict(json.loads(self.text("/api/admin/v1/groups")))
+        except urllib.error.HTTPError as error:
+            error.close()
+            return {"groups": [], "trouble": "not sampled yet"}
+
+    def wait_for(self, condition: Callable[[dict[str, Any]], bool], seconds: float = 30) -> Any:
+        end = time.monotonic() + seconds
+        while not condition(page := self.groups()):
+            assert time.monotonic() < end, page
+            time.sleep(0.2)
+        return page
+
+
+def commit_some(bootstrap: str) -> None:
+    """A topic of two partitions with RECORDS records each; `app` has read COMMITTED of them."""
+    settings = {"bootstrap.servers": bootstrap}
+    admin = AdminClient(settings)
+    admin.create_topics([NewTopic("orders", 2, 1)])["orders"].result(10)
+    producer = Producer(settings)
+    for number in range(RECORDS):
+        for partition in (0, 1):
+            producer.produce("orders", str(number).encode(), partition=partition)
+    assert producer.flush(10) == 0
+    offsets = [TopicPartition("orders", index, offset) for index, offset in enumerate(COMMITTED)]
+    group = ConsumerGroupTopicPartitions("app", offsets)
+    admin.alter_consumer_group_offsets([group])["app"].result(10)
+
+
+def test_lag_is_exact_and_an_outage_is_told_and_passes(
+    broker: BrokerProcess, tmp_path: Path
+) -> None:
+    commit_some(broker.bootstrap)
+    metrics = f"{broker.metrics_url}/metrics"
+    with ConsoleProcess(
+        tmp_path / "console", bootstrap=broker.bootstrap, metrics_url=metrics
+    ) as console:
+        browser = Browser(console)
+        page = browser.wait_for(lambda page: bool(page["groups"]))
+        (app,) = page["groups"]
+        assert app["lag"] == str(2 * RECORDS - sum(COMMITTED))
+        assert (app["verdict"], app["member_count"]) == ("stopped", 0)
+        assert app["topics"] == ["orders"]
+        assert app["lag_seconds"] is not None
+
+        broker.kill()
+        page = browser.wait_for(lambda page: page["trouble"] != "")
+        assert f"Tried {broker.bootstrap}" in page["trouble"]
+        assert page["groups"][0]["lag"] == app["lag"]
+        text = browser.text("/clusters/local/groups/app/")
+        assert "Cluster local cannot be reached" in text
+        assert "Traceback" not in text
+
+        broker.start()
+        page = browser.wait_for(lambda page: page["trouble"] == "" and bool(page["groups"]))
+        assert page["groups"][0]["lag"] == app["lag"]
+
+
+def test_group_in_action_has_members_and_its_history_is_thinned(
+    broker: BrokerProcess, tmp_path: Path
+) -> None:
+    commit_some(broker.bootstrap)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "app",
+            "client.id": "worker-1",
+            "auto.commit.interval.ms": 200,
+        }
+    )
+    consumer.subscribe(["orders"])
+    with ConsoleProcess(tmp_path / "console", bootstrap=broker.bootstrap) as console:
+        browser = Browser(console)
+        read = 0
+        while read < 2 * RECORDS - sum(COMMITTED):
+            read += len(consumer.consume(50, timeout=1))
+        page = browser.wait_for(
+            lambda page: bool(page["groups"]) and page["groups"][0]["lag"] == "0"
+        )
+        assert page["groups"][0]["verdict"] == "fine"
+        assert page["groups"][0]["member_count"] == 1
+        text = browser.text("/clusters/local/groups/app/")
+        assert "worker-1" in text
+        file = tmp_path / "console" / "console" / "samples.sqlite3"
+        end = time.monotonic() + 60
+        while not condensed(file):
+            assert time.monotonic() < end, "the task has condensed nothing"
+            consumer.poll(0.5)
+    consumer.close()
+
+
+def condensed(file: Path) -> int:
+    connection = sqlite3.connect(f"file:{file}?mode=ro", uri=True)
+    try:
+        found = connection.execute(
+            "SELECT count(*) FROM samples_groupsample WHERE resolution_s = 10"
+        )
+        return int(found.fetchone()[0])
+    finally:
+        connection.close()
