@@ -118,10 +118,10 @@ async def test_an_older_broker_is_asked_again_in_its_own_version() -> None:
 
 
 async def test_a_broker_without_a_common_version_is_refused() -> None:
-    async with scripted(OURS | {api.METADATA: (90, 99)}) as broker:
-        async with client_of(broker.address) as cluster:
-            with pytest.raises(Unsupported, match="Metadata"):
-                await cluster.start()
+    ranges = OURS | {api.METADATA: (90, 99)}
+    async with scripted(ranges) as broker, client_of(broker.address) as cluster:
+        with pytest.raises(Unsupported, match="Metadata"):
+            await cluster.start()
 
 
 async def test_what_is_no_kafka_broker_is_said_so() -> None:
