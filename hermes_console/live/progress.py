@@ -11,7 +11,7 @@ numbers per partition.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from hermes_console.samples.snapshot import Verdict
@@ -46,17 +46,18 @@ def advance(before: Progress | None, committed: int, end: int, at_ms: int) -> Pr
         return Progress(committed, end, progressed_at_ms=at_ms)
     if committed < before.committed:
         return Progress(committed, end, at_ms, rewound_at_ms=at_ms, rewound_from=before.committed)
-    has_moved = committed > before.committed or lag_of(committed, end) == 0
-    after = replace(
-        before,
-        committed=committed,
-        end=end,
-        progressed_at_ms=at_ms if has_moved else before.progressed_at_ms,
+    is_at_end = committed >= end
+    has_moved = is_at_end or committed > before.committed
+    rewound_at_ms = before.rewound_at_ms
+    if rewound_at_ms is not None and (is_at_end or at_ms - rewound_at_ms >= REWOUND_FOR_MS):
+        rewound_at_ms = None
+    return Progress(
+        committed,
+        end,
+        at_ms if has_moved else before.progressed_at_ms,
+        rewound_at_ms,
+        before.rewound_from,
     )
-    is_over = before.rewound_at_ms is not None and (
-        after.lag == 0 or at_ms - before.rewound_at_ms >= REWOUND_FOR_MS
-    )
-    return replace(after, rewound_at_ms=None) if is_over else after
 
 
 def judge_partition(progress: Progress | None, at_ms: int) -> Verdict:

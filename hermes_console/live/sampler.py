@@ -2,8 +2,8 @@
 and tells the sockets.
 
 It never ends by itself: a cluster that cannot be reached is a snapshot too (`trouble`), and a
-failing database is tried again. Looks that take longer than a second are followed by the next full
-second.
+failing database is tried again. A large cluster is looked at less often, so that sampling takes at
+most CPU_SHARE_MAX of a core.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from hermes_console.samples.models import ClusterLatest
 from hermes_console.samples.store import SampleStore
 
 EVERY_S: Final = 1.0
+CPU_SHARE_MAX: Final = 0.2
 
 log = logging.getLogger(__name__)
 Notify = Callable[[str, int], None]
@@ -64,7 +65,9 @@ class ClusterSampler:
         self._thread.join(seconds)
 
     def _run(self) -> None:
-        while not self._stopping.wait(EVERY_S - time.time() % EVERY_S):
+        busy_s = 0.0
+        while not self._stopping.wait(pause_s(time.time(), busy_s)):
+            began_s = time.thread_time()
             try:
                 self._step()
             except DatabaseError:
@@ -73,6 +76,7 @@ class ClusterSampler:
             except Exception:
                 log.exception("cluster %s: a sample failed", self._cluster.name)
                 self._let_go()
+            busy_s = time.thread_time() - began_s
         self._let_go()
         try:
             release_lease(self._cluster.pk, self._owner)
@@ -116,6 +120,15 @@ class ClusterSampler:
             self._look.close()
         self._look, self._state = None, None
         self._store = SampleStore(self._cluster.pk)
+
+
+def pause_s(now_s: float, busy_s: float) -> float:
+    """Seconds until the next look: at a full EVERY_S, after a rest that keeps the thread, which was
+    busy for `busy_s`, at CPU_SHARE_MAX of a core however large the cluster is.
+    """
+    rest_s = busy_s / CPU_SHARE_MAX - busy_s
+    due_s = now_s + rest_s
+    return rest_s + EVERY_S - due_s % EVERY_S
 
 
 def _now_ms() -> int:

@@ -8,6 +8,7 @@ import pytest
 from django.db import connections
 
 from hermes_console.clusters import Cluster
+from hermes_console.live.sampler import pause_s
 from hermes_console.samples import downsample
 from hermes_console.samples.lease import LEASE_MS, hold_lease, release_lease
 from hermes_console.samples.models import ClusterSample, GroupLatest, GroupSample, Series
@@ -213,3 +214,13 @@ def test_attention_goes_by_verdict_then_by_time_then_by_lag() -> None:
         "unknown",
         "fine-but-large",
     ]
+
+
+@pytest.mark.parametrize(
+    ("now_s", "busy_s", "next_s"),
+    [(100.25, 0.0, 101), (100.25, 0.05, 101), (100.25, 0.5, 103), (100.9, 0.03, 102)],
+)
+def test_next_look_is_at_a_full_second_after_the_rest_that_bounds_the_load(
+    now_s: float, busy_s: float, next_s: float
+) -> None:
+    assert now_s + pause_s(now_s, busy_s) == pytest.approx(next_s)
