@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import signal
 import sys
@@ -70,7 +71,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _watch_supervisor(stop: threading.Event) -> None:
-    while sys.stdin.buffer.read(1024):
+    # os.read: a thread inside sys.stdin would hold its lock when the interpreter ends.
+    while os.read(sys.stdin.fileno(), 1024):
         pass
     stop.set()
 
