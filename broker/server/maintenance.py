@@ -74,6 +74,7 @@ class Maintenance:
         log, metrics = partition.log, self._broker.metrics
         size_before, count_before = log.log_size(), len(log.segments)
         await log.apply_retention(now_wall_ms, high_watermark=partition.high_watermark)
+        partition.check_log_start()
         metrics.retention_deleted_bytes_total.add(max(0, size_before - log.log_size()))
         metrics.retention_deleted_segments_total.add(max(0, count_before - len(log.segments)))
 

@@ -303,6 +303,15 @@ class Partition:
         """Unparking twice is fine."""
         self._parked.pop(fetch, None)
 
+    def check_log_start(self) -> None:
+        """Retention may have moved the log start. Broken bounds take the partition offline."""
+        if self._leader is None or self._log is None:
+            return
+        try:
+            self._leader.on_log_start(self._log.log_start_offset)
+        except AssertionError as error:
+            self.take_offline(f"broken invariant: {error}")
+
     # the end of serving
 
     def take_offline(self, reason: str) -> None:

@@ -27,6 +27,7 @@ PACKAGES: Final = (
     SystemPackage("chromium", ("chromium", "chromium-browser", "google-chrome"), "browser tests"),
     SystemPackage("kcat", ("kcat", "kafkacat"), "conformance: kcat"),
     SystemPackage("faketime", ("faketime",), "faults: a wall clock that jumps"),
+    SystemPackage("strace", ("strace",), "faults: a disk that fails"),
     SystemPackage("redis-server", ("redis-server",), "the console on Redis"),
     SystemPackage(
         "postgresql",
