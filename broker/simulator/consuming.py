@@ -10,8 +10,9 @@ from typing import Final
 
 from broker.client.cluster import Cluster
 from broker.client.consumer import ConsumedRecord, Consumer
-from broker.client.failure import ClientError
+from broker.client.failure import BrokerRefusal, ClientError
 from broker.config.client import ClientSettings
+from broker.errors import ErrorCode
 from broker.model import TopicPartition
 from broker.simulator.history import INFO, OK
 from broker.simulator.world import BROKER_PORT, Node, World
@@ -37,6 +38,11 @@ def client_settings(name: str, **changes: object) -> ClientSettings:
     return ClientSettings(**fields)  # type: ignore[arg-type]
 
 
+def is_fenced(error: ClientError) -> bool:
+    """A late duplicate of a static member's own join takes its place: the protocol allows that."""
+    return isinstance(error, BrokerRefusal) and error.code is ErrorCode.FENCED_INSTANCE_ID
+
+
 class Member:
     """A process that is a member of a group until the world is over."""
 
@@ -59,6 +65,7 @@ class Member:
         self._consumer: Consumer
         self._positions: dict[TopicPartition, int] = {}
         self._run = 0
+        self._is_fenced = False
         self._asked_at = 0
 
     async def run(self) -> None:
@@ -80,9 +87,11 @@ class Member:
             on_assigned=self._on_assigned,
         )
         await consumer.start()
+        self._is_fenced = False
         while not self.world.is_over:
             await self._poll_once()
-            if not self.world.is_healing and random.random() < LEAVE_PROBABILITY:
+            is_leaving = not self.world.is_healing and random.random() < LEAVE_PROBABILITY
+            if is_leaving or self._is_fenced:
                 break
         await consumer.close()
 
@@ -92,7 +101,9 @@ class Member:
         try:
             records = await self._consumer.poll(random.randint(0, POLL_MS_MAX))
         except ClientError as error:
-            self.world.find("a member cannot poll", f"{self.node.name}: {error!r}")
+            self._is_fenced = self._instance_id is not None and is_fenced(error)
+            if not self._is_fenced:
+                self.world.find("a member cannot poll", f"{self.node.name}: {error!r}")
             await asyncio.sleep(1)
             return
         self._tell(records)

@@ -153,7 +153,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     "any-generation": Mutation(
         "a commit is taken from a member that the group has left behind",
         (Patch(offsets, "check_commit", _take_any_commit),),
-        {"cut": 4, "pause_client": 2, "kill_client": 1},
+        {"zombie": 1},
     ),
     "repeat-producer-ids": Mutation(
         "producer ids are given out again after a restart",

@@ -11,6 +11,7 @@ the world heals.
 | pause          | the broker's process stands still for seconds (SIGSTOP)                       |
 | reset          | some connections are reset                                                    |
 | cut            | one direction between the broker and a client is silent for seconds           |
+| zombie         | what a group member sends arrives only after its session's end                |
 | slow           | a client's link is slow for seconds                                           |
 | refuse         | new connections of a client are refused for seconds                           |
 | full           | the disk has no space for seconds                                             |
@@ -32,6 +33,7 @@ RUNNERS: Final = 2
 """Faults that may overlap."""
 PAUSE_BETWEEN_S_MAX: Final = 3.0
 FAULT_S_MAX: Final = 5.0
+ZOMBIE_S_MIN: Final = 1.6
 DOWN_S_MAX: Final = 3.0
 CLOCK_JUMP_MS_MAX: Final = 12 * 3_600_000
 """Either way from true time: below every retention and expiration."""
@@ -69,6 +71,7 @@ class Nemesis:
             "pause": self._pause,
             "reset": self._reset,
             "cut": self._cut,
+            "zombie": self._zombie,
             "slow": self._slow,
             "refuse": self._refuse,
             "full": self._full,
@@ -151,6 +154,14 @@ class Nemesis:
         pair = self._direction()
         self.world.fabric.set_cut(*pair, is_cut=True)
         await self._a_while()
+        self.world.fabric.set_cut(*pair, is_cut=False)
+
+    async def _zombie(self) -> None:
+        """What a member says arrives after its session: its commits must not count any more."""
+        members = [name for name in self._clients if name.startswith("member")]
+        pair = (self._random.choice(members), "broker")
+        self.world.fabric.set_cut(*pair, is_cut=True)
+        await asyncio.sleep(ZOMBIE_S_MIN + self._random.random() * FAULT_S_MAX)
         self.world.fabric.set_cut(*pair, is_cut=False)
 
     async def _slow(self) -> None:

@@ -194,7 +194,7 @@ async def test_device_error_is_a_fault_with_the_path(
 
     file = await disk.create("a")
     monkeypatch.setattr(os, "fdatasync", fail)
-    with pytest.raises(DiskFault, match="^a: Input/output error$") as caught:
+    with pytest.raises(DiskFault, match=r"^a: Input/output error$") as caught:
         await file.sync()
     assert not isinstance(caught.value, DiskFull)
     file.close()

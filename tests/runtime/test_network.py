@@ -1,4 +1,4 @@
-"""The real network: echo, errors that name their cause, and a listener that survives the descriptor limit."""
+"""The real network: echo, errors that name their cause, a listener that outlives its descriptors."""
 
 from __future__ import annotations
 
@@ -118,9 +118,7 @@ async def test_listener_at_the_descriptor_limit_sheds_without_spinning_and_recov
     hogs: list[int] = []
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(c.fileno() for c in clients) + 20, limits[1]))
     try:
-        with pytest.raises(OSError):
-            while True:
-                hogs.append(os.open(os.devnull, os.O_RDONLY))
+        hogs += _every_descriptor()
         before = os.times()
         for client in clients:
             client.setblocking(False)
@@ -142,3 +140,13 @@ async def test_listener_at_the_descriptor_limit_sheds_without_spinning_and_recov
     transport.abort()
     await listener.close()
     await asyncio.sleep(0.01)
+
+
+def _every_descriptor() -> list[int]:
+    """Open what is left to open."""
+    hogs: list[int] = []
+    try:
+        while True:
+            hogs.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError:
+        return hogs

@@ -97,10 +97,10 @@ def test_tasks_of_a_process_belong_to_it_and_wake_in_it(run: Run) -> None:
 def test_callbacks_of_one_process_run_first_in_first_out(run: Run) -> None:
     async def main(loop: SimulatedLoop) -> dict[str, list[int]]:
         order: dict[str, list[int]] = {"a": [], "b": []}
-        for name in order:
+        for name, numbers in order.items():
             process = loop.add_process(name)
             for number in range(20):
-                loop.call_in(process, 0, order[name].append, number)
+                loop.call_in(process, 0, numbers.append, number)
         await asyncio.sleep(1)
         return order
 

@@ -1,0 +1,179 @@
+"""Every rule of the checker has a history that breaks it, and one clean history breaks none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.simulator.checker import RULES, check
+from broker.simulator.history import FAIL, INFO, OK, History
+
+T = {"topic": "t", "partition": 0}
+
+
+class Story:
+    """A history in few words."""
+
+    def __init__(self) -> None:
+        self.history = History()
+
+    def send(
+        self,
+        value: str,
+        *,
+        outcome: str | None = OK,
+        offset: int | None = None,
+        producer: str = "p",
+        is_idempotent: bool = True,
+        sequence: int = 0,
+        **place: Any,
+    ) -> Story:
+        identity = self.history.invoke(
+            0.0,
+            "send",
+            producer=producer,
+            is_idempotent=is_idempotent,
+            value=value,
+            sequence=sequence,
+            **{**T, **place},
+        )
+        if outcome is not None:
+            self.history.end(0.0, identity, outcome, "send", offset=offset)
+        return self
+
+    def poll(
+        self, position: int, *records: tuple[int, str], reader: str = "r@0", watermark: Any = None
+    ) -> Story:
+        self.history.record(
+            0.0,
+            "poll",
+            reader=reader,
+            position=position,
+            records=list(records),
+            high_watermark=watermark,
+            **T,
+        )
+        return self
+
+    def final(self, start: int, end: int, *records: tuple[int, str]) -> Story:
+        self.history.record(0.0, "final", start=start, end=end, records=list(records), **T)
+        return self
+
+    def commit(self, offset: int, outcome: str | None = OK) -> Story:
+        identity = self.history.invoke(0.0, "commit", group="g", offset=offset, **T)
+        if outcome is not None:
+            self.history.end(0.0, identity, outcome, "commit")
+        return self
+
+    def committed(self, offset: int) -> Story:
+        identity = self.history.invoke(0.0, "committed", group="g", **T)
+        self.history.end(0.0, identity, OK, "committed", offset=offset)
+        return self
+
+    def broken(self) -> set[str]:
+        return {finding.rule for finding in check(self.history.events)}
+
+
+BROKEN = {
+    "one value per offset": Story()
+    .send("a", outcome=INFO)
+    .send("b", outcome=INFO)
+    .poll(0, (0, "a"), reader="r@0")
+    .poll(0, (0, "b"), reader="s@0"),
+    "acknowledged is kept": Story().send("a", offset=0).final(0, 0),
+    "nothing phantom": Story().poll(0, (0, "never sent")),
+    "order of a producer": Story()
+    .send("a", sequence=1, outcome=INFO)
+    .send("b", sequence=2, outcome=INFO)
+    .final(0, 2, (0, "b"), (1, "a")),
+    "no duplicate of an idempotent producer": Story()
+    .send("a", offset=0)
+    .final(0, 2, (0, "a"), (1, "a")),
+    "no skip between polls": Story()
+    .send("a", outcome=INFO)
+    .send("c", outcome=INFO)
+    .poll(0, (0, "a"))
+    .poll(1, (2, "c")),
+    "final log is whole": Story().send("a", offset=0).final(0, 2, (0, "a")),
+    "committed offset never moves back": Story().commit(5).commit(9).committed(5),
+    "watermark never moves back": Story().poll(0, watermark=5).poll(0, watermark=4),
+}
+
+
+def test_every_rule_has_a_history_that_breaks_it() -> None:
+    assert set(BROKEN) == set(RULES)
+
+
+@pytest.mark.parametrize("rule", sorted(BROKEN))
+def test_broken_rule_is_found_and_no_other(rule: str) -> None:
+    assert BROKEN[rule].broken() == {rule}
+
+
+def test_clean_history_has_no_findings() -> None:
+    story = (
+        Story()
+        .send("a", offset=0, sequence=0)
+        .send("b", offset=1, sequence=1)
+        .send("lost", outcome=INFO, sequence=2)
+        .send("late", outcome=None, sequence=3)
+        .send("twice", is_idempotent=False, producer="q", offset=3)
+        .poll(0, (0, "a"), watermark=1)
+        .poll(1, (1, "b"), (2, "late"), watermark=3)
+        .commit(2)
+        .committed(2)
+        .final(0, 5, (0, "a"), (1, "b"), (2, "late"), (3, "twice"), (4, "twice"))
+    )
+    assert story.broken() == set()
+
+
+def test_failed_send_that_is_read_is_a_phantom() -> None:
+    assert Story().send("a", outcome=FAIL).poll(0, (0, "a")).broken() == {"nothing phantom"}
+
+
+def test_value_of_another_incarnation_of_the_topic_is_a_phantom() -> None:
+    story = Story().send("a", topic="t/1", outcome=INFO)
+    story.history.record(0.0, "final", topic="t/2", partition=0, start=0, end=1, records=[(0, "a")])
+    assert story.broken() == {"nothing phantom"}
+
+
+def test_acknowledged_at_one_offset_and_read_at_another_is_found() -> None:
+    story = Story().send("a", offset=1).send("b", outcome=INFO, sequence=1)
+    assert "acknowledged is kept" in story.final(0, 2, (0, "a"), (1, "b")).broken()
+
+
+def test_acknowledged_without_an_offset_must_be_somewhere() -> None:
+    assert Story().send("a", offset=None).final(0, 0).broken() == {"acknowledged is kept"}
+    assert Story().send("a", offset=None).final(0, 1, (0, "a")).broken() == set()
+
+
+def test_acknowledgement_and_reader_must_agree() -> None:
+    story = Story().send("a", offset=0).send("b", outcome=INFO, sequence=1).poll(0, (0, "b"))
+    assert story.broken() == {"one value per offset"}
+
+
+def test_record_above_the_watermark_is_found() -> None:
+    story = Story().send("a", outcome=INFO).poll(0, (0, "a"), watermark=0)
+    assert story.broken() == {"watermark never moves back"}
+
+
+def test_commit_of_unknown_fate_may_be_read_or_not() -> None:
+    assert Story().commit(5).commit(9, outcome=INFO).committed(9).broken() == set()
+    assert Story().commit(5).commit(9, outcome=INFO).committed(5).broken() == set()
+    assert Story().commit(5, outcome=INFO).commit(9).committed(5).broken() == set()
+
+
+def test_offset_that_nobody_committed_is_found() -> None:
+    assert Story().commit(5).committed(7).broken() == {"committed offset never moves back"}
+
+
+def test_acknowledged_commit_that_vanished_is_found() -> None:
+    assert Story().commit(5).committed(-1).broken() == {"committed offset never moves back"}
+
+
+def test_question_asked_before_the_commit_may_be_answered_from_before() -> None:
+    story = Story()
+    moment = story.history.now()
+    story.commit(5)
+    story.history.recall(moment, 0.0, "committed", group="g", offset=-1, **T)
+    assert story.broken() == set()
