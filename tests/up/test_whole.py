@@ -89,6 +89,7 @@ def counted(metrics_url: str) -> float:
     return sum(map(float, rows))
 
 
+@pytest.mark.timeout(300)
 def test_it_serves_restarts_what_dies_and_stops_cleanly_under_load(whole: Whole) -> None:
     bootstrap, console, metrics, link = whole.wait_for(READY).groups()
     assert bootstrap.startswith("127.0.0.1:")
