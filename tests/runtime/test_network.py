@@ -1,4 +1,4 @@
-"""The real network: echo, errors that name their cause, a listener that outlives its descriptors."""
+"""The real network: echo, errors that name their cause, a listener that outlives descriptors."""
 
 from __future__ import annotations
 
