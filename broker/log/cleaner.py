@@ -31,7 +31,7 @@ KEYS_MAX: Final = 1_000_000
 
 class SegmentPlan:
     """A closed segment with its slices (position, bytes) and, per slice, the surviving offsets;
-    None = all of it.
+    None = all of it. Slices of which nothing survives are left out.
     """
 
     __slots__ = ("end_offset", "is_unchanged", "segment", "slices", "survivors")
@@ -100,7 +100,10 @@ async def _plan(log: PartitionLog, worker: Worker, segments: list[Segment]) -> l
             surviving = array("q", [offset for key, offset in found.newest if key not in seen])
             if len(seen) < KEYS_MAX:
                 seen.update(key for key, _ in found.newest)
-            if len(surviving) != found.record_count or found.has_tombstones:
+            if not surviving and not found.has_others:
+                del plan.slices[number], plan.survivors[number]
+                plan.is_unchanged = False
+            elif len(surviving) != found.record_count or found.has_tombstones:
                 plan.survivors[number] = surviving.tobytes()
                 plan.is_unchanged = False
         plans.append(plan)

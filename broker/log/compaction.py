@@ -32,30 +32,34 @@ from broker.records.iterate import (
 
 class Newest(NamedTuple):
     """Per key of a slice its last offset there; `record_count` counts all records that could be
-    opened.
+    opened. `has_others`: a batch that could not be opened, or a record without a key, which stay.
     """
 
     newest: list[tuple[bytes, int]]
     record_count: int
     has_tombstones: bool
+    has_others: bool
 
 
 def find_newest(content: bytes) -> Newest:
     """The keys of a slice of whole batches."""
     newest: dict[bytes, int] = {}
     count = 0
-    has_tombstones = False
+    has_tombstones = has_others = False
     for batch in iterate_batches(content):
         opened = _open(batch)
         if opened is None:
+            has_others = True
             continue
         header, _, records = opened
         for raw in records:
             count += 1
             has_tombstones |= raw.is_tombstone
-            if raw.key is not None:
+            if raw.key is None:
+                has_others = True
+            else:
                 newest[raw.key] = header.base_offset + raw.offset_delta
-    return Newest(list(newest.items()), count, has_tombstones)
+    return Newest(list(newest.items()), count, has_tombstones, has_others)
 
 
 def rewrite(content: bytes, survivors: bytes, now_wall_ms: int, delete_retention_ms: int) -> bytes:
