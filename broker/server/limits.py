@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-RECEIVE_BUFFER_BYTES: Final = 1 << 20
+RECEIVE_BUFFER_BYTES: Final = 512 << 10
 """The one receive buffer that all connections share; also what one connection may have handled
 in one turn.
 """
@@ -24,6 +24,9 @@ FRAME_BUFFER_BYTES_MIN: Final = 1 << 20
 """A frame's own buffer starts at this size (or the frame's, if smaller) and doubles as bytes
 really arrive.
 """
+
+READY_PER_TURN_MAX: Final = 16
+"""Parked requests that go on in one turn; a record that many wait for wakes them in slices."""
 
 TURN_RESPONSE_BYTES: Final = 1 << 20
 """After this many response bytes a connection lets the others have their turn."""

@@ -2,16 +2,19 @@
 order.
 
 A read of a socket (or a timer, or a finished task) stages batches and answers requests; `settle`
-then writes each dirty partition once, lets acks and parked fetches follow the high watermark, and
-sends once per connection. Invariant: after `settle` nothing is staged, and no answer that is ready
-is unsent.
+then writes each dirty partition once, sends the acks that follow the high watermark, and lets some
+of the parked fetches go on. Invariant: after `settle` nothing is staged, no answer that is ready is
+unsent, and parked requests that are left over go on in the next turn.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from typing import Protocol
+
+from broker.server.limits import READY_PER_TURN_MAX
 
 
 class Dirty(Protocol):
@@ -33,7 +36,7 @@ class Turn:
 
     def __init__(self) -> None:
         self._dirty: list[Dirty] = []
-        self._ready: list[Callable[[], None]] = []
+        self._ready: deque[Callable[[], None]] = deque()
         self._senders: list[Sender] = []
         self._is_scheduled = False
         self._is_settling = False
@@ -78,22 +81,27 @@ class Turn:
         self._is_open = False
         self._is_settling = True
         try:
-            while self._dirty or self._ready:
-                if self._dirty:
-                    dirty, self._dirty = self._dirty, []
-                    for partition in dirty:
-                        partition.flush()
-                if self._ready:
-                    ready, self._ready = self._ready, []
-                    for resume in ready:
-                        resume()
-            senders, self._senders = self._senders, []
-            for connection in senders:
-                connection.send()
+            self._flush()
+            self._send()
+            for _ in range(min(len(self._ready), READY_PER_TURN_MAX)):
+                self._ready.popleft()()
+            self._flush()
+            self._send()
         finally:
             self._is_settling = False
         if self._dirty or self._ready or self._senders:
             self.schedule()
+
+    def _flush(self) -> None:
+        while self._dirty:
+            dirty, self._dirty = self._dirty, []
+            for partition in dirty:
+                partition.flush()
+
+    def _send(self) -> None:
+        senders, self._senders = self._senders, []
+        for connection in senders:
+            connection.send()
 
     def _on_scheduled(self) -> None:
         self._is_scheduled = False
