@@ -23,13 +23,20 @@ class ConsoleProcess:
     """As a context manager: ready inside, gone afterwards. `log` is what it wrote to stderr."""
 
     def __init__(
-        self, data: Path, *, bootstrap: str, metrics_url: str = "", arguments: tuple[str, ...] = ()
+        self,
+        data: Path,
+        *,
+        bootstrap: str,
+        metrics_url: str = "",
+        arguments: tuple[str, ...] = (),
+        variables: Mapping[str, str] | None = None,
     ) -> None:
         self._data = data
         self._variables: Mapping[str, str] = {
             "HERMES_DATA_DIR": str(data),
             "HERMES_BOOTSTRAP": bootstrap,
             "HERMES_METRICS_URL": metrics_url,
+            **(variables or {}),
         }
         self._arguments = arguments
         self.printed = ""
