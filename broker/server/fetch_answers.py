@@ -46,6 +46,21 @@ class ToRead(NamedTuple):
     log_start_offset: int
 
 
+def is_quiet(partitions: PartitionRegistry, wanted: Wanted) -> bool:
+    """Whether an incremental answer would leave this partition out: the cheap test for the many
+    partitions of a big session.
+    """
+    partition = partitions.find(wanted.topic, wanted.index)
+    return (
+        partition is not None
+        and partition.high_watermark == wanted.fetch_offset == wanted.sent_high_watermark
+        and partition.log_start_offset == wanted.sent_log_start_offset
+        and partition.offline_reason is None
+        and wanted.current_leader_epoch in (-1, partition.leader_epoch)
+        and wanted.last_fetched_epoch in (-1, partition.leader_epoch)
+    )
+
+
 def look_up(partitions: PartitionRegistry, wanted: Wanted) -> Answer | ToRead:
     """The partition to read, or why it cannot be."""
     partition = partitions.find(wanted.topic, wanted.index)

@@ -17,6 +17,7 @@ from broker.server.fetch_answers import (
     fetched,
     has_more,
     has_moved,
+    is_quiet,
     look_up,
     news,
     read,
@@ -133,9 +134,14 @@ class PendingFetch:
     def _attempt(self) -> None:
         """Read everything wanted; go on in a task at the first cold read."""
         room = self._room()
-        answers: list[Answer] = []
+        answers: list[Answer | None] = []
         has_records = False
+        partitions = self._broker.partitions
+        may_leave_out = self._plan.is_incremental and self._refuse_all is None
         for position, wanted in enumerate(self._plan.wanted):
+            if may_leave_out and is_quiet(partitions, wanted):
+                answers.append(None)
+                continue
             answer = self._find(position, wanted, room, at_least_one=not has_records)
             if answer is None:
                 self._is_reading = True
@@ -148,9 +154,9 @@ class PendingFetch:
                 has_records = True
         self._conclude(answers)
 
-    async def _attempt_cold(self, answers: list[Answer], position: int, room: int) -> None:
+    async def _attempt_cold(self, answers: list[Answer | None], position: int, room: int) -> None:
         """The rest of an attempt, with reads that wait for the device."""
-        has_records = any(len(answer.records) for answer in answers)
+        has_records = any(len(answer.records) for answer in answers if answer is not None)
         try:
             for wanted in self._plan.wanted[position:]:
                 answer = self._find(len(answers), wanted, room, at_least_one=not has_records)
@@ -163,6 +169,8 @@ class PendingFetch:
                 has_records = has_records or len(answer.records) > 0
             self._is_reading = False
             self._conclude(answers)
+            if not self._is_finished and self._has_missed_news(answers):
+                self._queue()
         except Exception as error:  # noqa: BLE001 - the root of a request's task
             self._slot.fail(error)
 
@@ -189,11 +197,21 @@ class PendingFetch:
             return found
         return await read_cold(found, room, at_least_one=at_least_one and room > 0)
 
+    def _has_missed_news(self, answers: list[Answer | None]) -> bool:
+        """Whether a partition that was left out has moved while another one was awaited."""
+        partitions = self._broker.partitions
+        return any(
+            answer is None and not is_quiet(partitions, wanted)
+            for wanted, answer in zip(self._plan.wanted, answers, strict=True)
+        )
+
     def _room(self) -> int:
         """Bytes of records that this attempt may bring."""
         return min(self._max_bytes, self._broker.fetch_memory.free_bytes)
 
-    def _conclude(self, answers: list[Answer]) -> None:
+    def _conclude(self, all_answers: list[Answer | None]) -> None:
+        """Answer when there is enough, else park. None stands for nothing new, left out."""
+        answers = [answer for answer in all_answers if answer is not None]
         size = sum([len(answer.records) for answer in answers])
         if (
             self._is_final
@@ -203,7 +221,9 @@ class PendingFetch:
             self._finish(answers, size)
             return
         self._park(self._min_bytes - size)
-        self._answers = [None if len(answer.records) else answer for answer in answers]
+        self._answers = [
+            None if answer is None or len(answer.records) else answer for answer in all_answers
+        ]
         self._changed_at.clear()
         moved = [answer.partition for answer in answers if has_moved(answer)]
         for partition in moved:
