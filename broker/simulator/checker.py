@@ -54,10 +54,19 @@ def one_value_per_offset(events: Sequence[Event]) -> Iterator[str]:
 
 
 def acknowledged_is_kept(events: Sequence[Event]) -> Iterator[str]:
-    """What was acknowledged is there in the end, where it was acknowledged."""
+    """What was acknowledged is there in the end, where it was acknowledged, or below the log start
+    of a topic whose retention says so.
+    """
     final = {place: dict(records) for place, records in _final_records(events).items()}
+    expired = {
+        _place(event): event["start"]
+        for event in _completed(events, "final")
+        if event.get("may_expire")
+    }
     for send in _sends(events):
         place = _place(send.event)
+        if place in expired and (send.offset is None or send.offset < expired[place]):
+            continue
         if send.kind == OK and place in final:
             if send.offset is None:
                 if send.event["value"] not in final[place].values():

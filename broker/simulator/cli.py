@@ -40,6 +40,10 @@ MUST_HAPPEN: Final = (
     "offsets committed",
     "group commits",
     "topics deleted",
+    "segments rolled",
+    "logs cleaned",
+    "bytes deleted by retention",
+    "incremental fetches",
 )
 
 

@@ -29,10 +29,17 @@ class DiskFaults:
     error_probability: float = 0.0
     cold_read_probability: float = 0.05
     latency_s_max: float = 0.01
+    kill_at_operation: int = 0
+    """Counts down with every awaited operation; the process dies in the one that reaches 0."""
     kill_at_append: int = 0
     """Counts down with every append of the process; the one that reaches 0 writes a prefix and
     dies.
     """
+
+    def is_last_operation(self) -> bool:
+        """Count one awaited operation."""
+        self.kill_at_operation = max(0, self.kill_at_operation - 1)
+        return self.kill_at_operation == 1
 
 
 @dataclass(slots=True, eq=False)
@@ -252,6 +259,8 @@ class SimulatedDisk:
     async def pause(self) -> None:
         """An operation's time at the device."""
         faults = self.image.faults
+        if faults.is_last_operation():
+            self.die()
         await asyncio.sleep(self.image.random.random() ** 2 * faults.latency_s_max)
 
     def check_space(self, path: str) -> None:

@@ -9,7 +9,7 @@ on `operation`:
 | poll      | reader, topic, partition, position; ok: records, high_watermark (or null)     |
 | commit    | group, topic, partition, offset                                               |
 | committed | group, topic, partition; ok: offset (-1: none)                                |
-| final     | topic, partition; ok: start, end, records: all there is after the heal        |
+| final     | topic, partition; ok: start, end, records (all there is), may_expire          |
  `records` is [[offset, value], …]. `topic` is the name and the incarnation of a topic ("orders/1"):
 a recreated topic is another one. `reader` is one uninterrupted run of one consumer over one
 partition: a seek or a new assignment makes another.

@@ -1,23 +1,24 @@
 """What goes wrong in a seed: its own mix of faults, drawn from the seed, one after another until
 the world heals.
 
-| fault          | what it does                                                                  |
-|----------------|-------------------------------------------------------------------------------|
-| kill           | SIGKILL to the broker, now                                                    |
-| kill_in_append | SIGKILL inside one of the next appends: a prefix of it is written             |
-| stop           | a clean stop and a new start                                                  |
-| kill_client    | one or two clients are killed and start anew                                  |
-| pause_client   | a client's process stands still for seconds                                   |
-| pause          | the broker's process stands still for seconds (SIGSTOP)                       |
-| reset          | some connections are reset                                                    |
-| cut            | one direction between the broker and a client is silent for seconds           |
-| zombie         | what a group member sends arrives only after its session's end                |
-| slow           | a client's link is slow for seconds                                           |
-| refuse         | new connections of a client are refused for seconds                           |
-| full           | the disk has no space for seconds                                             |
-| broken_disk    | I/O errors for a moment; then the broker is restarted, as its operator must   |
-| clock          | the wall clock jumps, up to half a day from true time                         |
-| cold           | most reads must wait for the device                                           |
+| fault             | what it does                                                                |
+|-------------------|-----------------------------------------------------------------------------|
+| kill              | SIGKILL to the broker, now                                                  |
+| kill_in_append    | SIGKILL inside one of the next appends: a prefix of it is written           |
+| kill_in_operation | SIGKILL inside one of the next creates, renames, syncs or unlinks           |
+| stop              | a clean stop and a new start                                                |
+| kill_client       | one or two clients are killed and start anew                                |
+| pause_client      | a client's process stands still for seconds                                 |
+| pause             | the broker's process stands still for seconds (SIGSTOP)                     |
+| reset             | some connections are reset                                                  |
+| cut               | one direction between the broker and a client is silent for seconds         |
+| zombie            | what a group member sends arrives only after its session's end              |
+| slow              | a client's link is slow for seconds                                         |
+| refuse            | new connections of a client are refused for seconds                         |
+| full              | the disk has no space for seconds                                           |
+| broken_disk       | I/O errors for a moment; then the broker is restarted, as its operator must |
+| clock             | the wall clock jumps, up to half a day from true time                       |
+| cold              | most reads must wait for the device                                         |
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ class Nemesis:
         self._faults: dict[str, Callable[[], Awaitable[None]]] = {
             "kill": self._kill,
             "kill_in_append": self._kill_in_append,
+            "kill_in_operation": self._kill_in_operation,
             "stop": self._stop,
             "kill_client": self._kill_client,
             "pause_client": self._pause_client,
@@ -105,7 +107,7 @@ class Nemesis:
         was_broken = faults.error_probability > 0
         faults.is_full = False
         faults.error_probability = 0.0
-        faults.kill_at_append = 0
+        faults.kill_at_append = faults.kill_at_operation = 0
         if self.host.process is not None:
             self.host.process.is_paused = False
         for name in self._clients:
@@ -121,6 +123,10 @@ class Nemesis:
     async def _kill_in_append(self) -> None:
         self.host.wanted = True
         self.host.image.faults.kill_at_append = self._random.randint(1, 20)
+
+    async def _kill_in_operation(self) -> None:
+        self.host.wanted = True
+        self.host.image.faults.kill_at_operation = self._random.randint(2, 40)
 
     async def _stop(self) -> None:
         self.host.wanted = False

@@ -76,11 +76,17 @@ class SimulatedMetastore:
     """
 
     def __init__(
-        self, clock: SimulatedClock, state: StoreState, random: Random, faults: DiskFaults
+        self,
+        clock: SimulatedClock,
+        state: StoreState,
+        random: Random,
+        faults: DiskFaults,
+        die: Callable[[], None],
     ) -> None:
         self._store = MemoryMetastore(clock, state)
         self._random = random
         self._faults = faults
+        self._die = die
         self._writing = asyncio.Lock()
 
     async def read(self, key: str) -> Entry | None:
@@ -120,4 +126,6 @@ class SimulatedMetastore:
         """The state belongs to the host."""
 
     async def _pause(self) -> None:
+        if self._faults.is_last_operation():
+            self._die()
         await asyncio.sleep(self._random.random() ** 2 * METASTORE_LATENCY_S_MAX)

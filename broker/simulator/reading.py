@@ -5,20 +5,13 @@ they saw.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from typing import Final
 
 from broker.errors import RETRIABLE, ErrorCode
-from broker.records.batch import is_intact
-from broker.records.iterate import iterate_batches, iterate_records
+from broker.simulator.fetching import Cursor, Dialogue, Found, records_from
 from broker.simulator.session import ClientError, Session
 from broker.simulator.world import Node, World
-from broker.wire.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchTopic,
-    PartitionData,
-)
+from broker.wire.messages.fetch import PartitionData
 from broker.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -26,91 +19,13 @@ from broker.wire.messages.list_offsets import (
 )
 from broker.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
-FETCH_VERSION_MIN: Final = 4
-FETCH_VERSION_MAX: Final = 17
-ZSTD_VERSION_MIN: Final = 10
-"""KIP-110."""
+INCREMENTAL_PROBABILITY: Final = 0.6
+PART_PROBABILITY: Final = 0.1
+"""A poll that leaves some partitions out."""
+EXPIRING_TOPIC: Final = "expiring"
 SEEK_PROBABILITY: Final = 0.03
 EARLIEST: Final = -2
 LATEST: Final = -1
-UNPACKED_BYTES_MAX: Final = 1 << 20
-
-Found = list[tuple[int, str]]
-"""(offset, value) of each record."""
-
-
-class Cursor:
-    """One partition being read from a position on. A seek begins a new reader."""
-
-    def __init__(self, name: str, label: str, partition: int, position: int) -> None:
-        self.name = name
-        self.label = label
-        self.partition = partition
-        self.position = position
-        self.run = 0
-
-    @property
-    def reader(self) -> str:
-        return f"{self.name}@{self.run}"
-
-    def seek(self, position: int) -> None:
-        self.run += 1
-        self.position = position
-
-
-async def fetch(
-    world: World,
-    session: Session,
-    topic: str,
-    topic_id: bytes,
-    cursors: Sequence[Cursor],
-    *,
-    max_wait_ms: int,
-    max_bytes: int,
-) -> dict[int, PartitionData]:
-    """One Fetch without a session, in any version: the answer per partition. Raises ClientError."""
-    request = FetchRequest(
-        max_wait_ms=max_wait_ms,
-        min_bytes=1,
-        max_bytes=max_bytes,
-        topics=[
-            FetchTopic(
-                topic=topic,
-                topic_id=topic_id,
-                partitions=[
-                    FetchPartition(
-                        partition=cursor.partition,
-                        fetch_offset=cursor.position,
-                        partition_max_bytes=max_bytes,
-                    )
-                    for cursor in cursors
-                ],
-            )
-        ],
-    )
-    lowest = ZSTD_VERSION_MIN if world.uses_zstd else FETCH_VERSION_MIN
-    version = session.node.random.randint(lowest, FETCH_VERSION_MAX)
-    response = await session.ask(request, version)
-    return {data.partition_index: data for each in response.responses for data in each.partitions}
-
-
-class DamagedRecords(Exception):
-    """A batch with a wrong checksum was served."""
-
-
-def records_from(data: PartitionData, position: int) -> Found:
-    """The records at `position` and above: a batch may begin below. Raises DamagedRecords."""
-    found: Found = []
-    blob = data.records
-    if not isinstance(blob, bytes | bytearray | memoryview):
-        return found
-    for batch in iterate_batches(blob):
-        if not is_intact(batch):
-            raise DamagedRecords(f"at position {position}: {bytes(batch[:61]).hex()}")
-        for record in iterate_records(batch, size_max=UNPACKED_BYTES_MAX):
-            if record.offset >= position:
-                found.append((record.offset, (record.value or b"").decode().rstrip(" ")))
-    return found
 
 
 async def find_topic_id(session: Session, topic: str) -> bytes | None:
@@ -161,41 +76,53 @@ class Reader:
         while topic_id is None:
             await self._session.back_off()
             topic_id = await find_topic_id(self._session, self._topic)
+        is_incremental = self.node.random.random() < INCREMENTAL_PROBABILITY
+        dialogue = Dialogue(self.world, self._session, self._topic, topic_id, is_incremental)
         while True:
-            await self._poll(topic_id)
+            await self._poll(dialogue)
 
-    async def _poll(self, topic_id: bytes) -> None:
+    async def _poll(self, dialogue: Dialogue) -> None:
         random = self.node.random
+        cursors = self._cursors
+        if random.random() < PART_PROBABILITY:
+            cursors = random.sample(cursors, random.randint(1, len(cursors)))
         try:
-            answers = await fetch(
-                self.world,
-                self._session,
-                self._topic,
-                topic_id,
-                self._cursors,
+            answers = await dialogue.fetch(
+                cursors,
                 max_wait_ms=random.randint(0, 500),
                 max_bytes=random.choice((1, 500, 5_000, 1 << 20)),
             )
         except ClientError:
             await self._session.back_off()
             return
-        for cursor in self._cursors:
+        for cursor in cursors:
             if cursor.partition in answers:
-                self._take(cursor, answers[cursor.partition])
+                await self._take(cursor, answers[cursor.partition])
         await asyncio.sleep(random.random() * 0.1)
 
-    def _take(self, cursor: Cursor, data: PartitionData) -> None:
+    async def _take(self, cursor: Cursor, data: PartitionData) -> None:
         random = self.node.random
-        if data.error_code:
-            if data.error_code not in RETRIABLE:
-                name = ErrorCode(data.error_code).name
-                evidence = f"{cursor.reader} {cursor.label}-{cursor.partition} at {cursor.position}"
-                self.world.find("a valid fetch is refused", f"{evidence}: {name}")
-                cursor.seek(0)
-            return
-        take_poll(self.world, cursor, data)
-        if random.random() < SEEK_PROBABILITY:
-            cursor.seek(random.randint(0, cursor.position))
+        code = ErrorCode(data.error_code)
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE and may_expire(self._topic):
+            start = await list_offset(self._session, self._topic, cursor.partition, EARLIEST)
+            if start is not None:
+                self.world.counters["readers overtaken by retention"] += 1
+                cursor.seek(start)
+        elif code in RETRIABLE:
+            await self._session.back_off()
+        elif code is not ErrorCode.NONE:
+            evidence = f"{cursor.reader} {cursor.label}-{cursor.partition} at {cursor.position}"
+            self.world.find("a valid fetch is refused", f"{evidence}: {code.name}")
+            cursor.seek(0)
+        else:
+            take_poll(self.world, cursor, data)
+            if random.random() < SEEK_PROBABILITY:
+                cursor.seek(random.randint(0, cursor.position))
+
+
+def may_expire(topic: str) -> bool:
+    """Whether retention takes records of this topic away during a run."""
+    return topic == EXPIRING_TOPIC
 
 
 def take_poll(world: World, cursor: Cursor, data: PartitionData) -> Found:
@@ -228,12 +155,11 @@ async def read_all(world: World, session: Session, topic: str, label: str, parti
     if start is None or end is None or topic_id is None:
         return False
     cursor = Cursor(session.node.name, label, partition, start)
+    dialogue = Dialogue(world, session, topic, topic_id)
     records: Found = []
     while cursor.position < end:
         try:
-            answers = await fetch(
-                world, session, topic, topic_id, [cursor], max_wait_ms=100, max_bytes=1 << 20
-            )
+            answers = await dialogue.fetch([cursor], max_wait_ms=100, max_bytes=1 << 20)
         except ClientError:
             return False
         data = answers[partition]
@@ -251,5 +177,6 @@ async def read_all(world: World, session: Session, topic: str, label: str, parti
         start=start,
         end=max(end, cursor.position),
         records=records,
+        may_expire=may_expire(topic),
     )
     return True

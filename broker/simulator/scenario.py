@@ -21,7 +21,7 @@ from broker.simulator.history import History
 from broker.simulator.loop import Process
 from broker.simulator.nemesis import Nemesis
 from broker.simulator.producing import Producer
-from broker.simulator.reading import Reader, read_all
+from broker.simulator.reading import EXPIRING_TOPIC, Reader, read_all
 from broker.simulator.recycling import ANY_TIME, Recycler, create_topic
 from broker.simulator.session import Session
 from broker.simulator.world import BROKER_PORT, BrokerHost, Node, World, world_of
@@ -29,7 +29,9 @@ from broker.simulator.world import BROKER_PORT, BrokerHost, Node, World, world_o
 FAULTS_S_MIN: Final = 10.0
 FAULTS_S_MAX: Final = 40.0
 CONVERGE_S_MAX: Final = 60.0
-TOPICS: Final = {"orders": 3, "payments": 1}
+TOPICS: Final = {"orders": 3, "payments": 1, EXPIRING_TOPIC: 1}
+"""Name and partitions. Retention takes records of the expiring one: it has no groups."""
+KEPT_TOPICS: Final = ("orders", "payments")
 
 SETTINGS: Final[dict[str, object]] = {
     "listeners": f"PLAINTEXT://127.0.0.1:{BROKER_PORT}",
@@ -114,6 +116,11 @@ PARTS: Final[dict[str, tuple[int, int, Make]]] = {
 """Kind: how many at least, at most, and how one is made."""
 
 
+EVERYWHERE: Final = frozenset({"producer", "reader"})
+"""Kinds that also use the expiring topic."""
+APPEND_TIME_PROBABILITY: Final = 0.3
+
+
 def group_of(topic: str) -> str:
     """The consumer group that reads `topic`."""
     return f"group-{topic}"
@@ -173,7 +180,8 @@ class Scenario:
         for kind, (count_min, count_max, make) in PARTS.items():
             for index in range(self.random.randint(count_min, count_max)):
                 is_fixed = index == 0 or (kind == "member" and index == 1)
-                topic = "orders" if is_fixed else self.random.choice(list(TOPICS))
+                topics = list(TOPICS) if kind in EVERYWHERE else KEPT_TOPICS
+                topic = "orders" if is_fixed else self.random.choice(topics)
                 name = f"{kind}-{index}"
                 cast[name] = partial(make, self.world, name, topic)
         return cast
@@ -182,6 +190,10 @@ class Scenario:
         for topic, partitions in TOPICS.items():
             size = str(self.random.choice((2_048, 8_192, 1 << 20)))
             configs = {"segment.bytes": size, "index.interval.bytes": "512", **ANY_TIME}
+            if self.random.random() < APPEND_TIME_PROBABILITY:
+                configs["message.timestamp.type"] = "LogAppendTime"
+            if topic == EXPIRING_TOPIC:
+                configs |= {"segment.bytes": "2048", "retention.bytes": "6000"}
             await create_topic(self.world, session, topic, partitions, configs)
         session.close()
 

@@ -21,6 +21,7 @@ import structlog
 from broker.config.broker import BrokerSettings
 from broker.config.setting import Layer, load
 from broker.metastore.state import StoreState
+from broker.metrics import Metrics
 from broker.ports import DiskFault, MetastoreFault
 from broker.server.node import Broker
 from broker.server.startup import StartupError
@@ -196,15 +197,20 @@ class BrokerHost:
         process = node.process
         process.on_killed.append(self._on_gone)
         faults = self.image.faults
-        faults.kill_at_append = 0
+        faults.kill_at_append = faults.kill_at_operation = 0
         self.process = process
+        disk = SimulatedDisk(self.world.loop, process, self.image)
         self.broker = Broker(
             load(BrokerSettings, self.layers),
-            SimulatedDisk(self.world.loop, process, self.image),
+            disk,
             node.clock,
             node.network,
             SimulatedMetastore(
-                node.clock, self.state, self.world.random_for(f"metastore {node.name}"), faults
+                node.clock,
+                self.state,
+                self.world.random_for(f"metastore {node.name}"),
+                faults,
+                disk.die,
             ),
             node.ids,
             SimulatedWorker(node.random),
@@ -247,9 +253,22 @@ class BrokerHost:
             if list(chain) != sorted(chain):
                 self.world.find("0 <= start <= watermark <= end", f"{partition}: {chain}")
 
+    def _count(self, metrics: Metrics) -> None:
+        """What an incarnation did, so that a run in which nothing happened cannot pass."""
+        for name, metric in {
+            "segments rolled": metrics.segments_rolled_total,
+            "bytes deleted by retention": metrics.retention_deleted_bytes_total,
+            "generations of groups": metrics.group_rebalances_total,
+        }.items():
+            self.world.counters[name] += int(sum(each.value for each in metric.children.values()))
+        cleaned = metrics.cleaner_runs_total.children.get(("cleaned",))
+        self.world.counters["logs cleaned"] += int(cleaned.value) if cleaned else 0
+
     def _want_again(self) -> None:
         self.wanted = True
 
     def _on_gone(self) -> None:
+        if self.broker is not None:
+            self._count(self.broker.metrics)
         self.process = None
         self.broker = None
