@@ -101,7 +101,7 @@ class Checkpoints:
     async def take(self, log: PartitionLog) -> None:
         """As `PartitionLog.checkpoint`. All of it is captured before the first wait."""
         log.check_online()
-        log.flush()
+        log.flush_early()
         active = log.active
         times = log.active_times()
         snapshot = Snapshot(

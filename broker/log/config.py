@@ -19,6 +19,9 @@ CREATE_TIME: Final = "CreateTime"
 LOG_APPEND_TIME: Final = "LogAppendTime"
 NO_LIMIT: Final = -1
 
+INDEX_ENTRIES_MAX: Final = 16_384
+"""Per segment: a bigger segment gets a sparser index, so that memory stays bounded."""
+
 _WEEK_MS: Final = 7 * 24 * 3600 * 1000
 _DAY_MS: Final = 24 * 3600 * 1000
 
@@ -51,6 +54,11 @@ class LogConfig:
     def is_deleted(self) -> bool:
         """True when retention deletes old segments."""
         return DELETE in self.cleanup_policy
+
+    @property
+    def index_spacing_bytes(self) -> int:
+        """Bytes between index entries."""
+        return max(self.index_interval_bytes, self.segment_bytes // INDEX_ENTRIES_MAX)
 
     def batch_rules(self) -> BatchRules:
         """The part that a batch is validated against."""

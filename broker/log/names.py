@@ -72,3 +72,9 @@ def sort_out(names: list[str]) -> Listing:
         elif name.endswith((DELETED, TEMPORARY)):
             listing.leftovers.append(name)
     return listing
+
+
+def directories_above(directory: str) -> list[str]:
+    """From the root ("") down to the parent: each names the next, which may be new."""
+    parts = directory.split("/")
+    return ["/".join(parts[:count]) for count in range(len(parts))]

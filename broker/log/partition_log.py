@@ -28,8 +28,6 @@ from broker.model import NO_TIMESTAMP, AppendResult
 from broker.ports import Disk, DiskFault, DiskFull, Worker
 from broker.records.batch import LOG_APPEND_TIME_BIT, assign, set_log_append_time, validate_batch
 
-INDEX_ENTRIES_MAX: Final = 16_384
-"""Per segment: a bigger segment gets a sparser index, so that memory stays bounded."""
 ROLL_RETRY_MS: Final = 1_000
 """After a failed roll the next attempt waits this long."""
 READ_ATTEMPTS_MAX: Final = 3
@@ -69,6 +67,7 @@ class PartitionLog:
         self.opened_wall_ms = now_wall_ms
         self._staged: list[memoryview] = []
         self._offline_reason = ""
+        self._untold_fault: DiskFault | None = None
         self._is_rolling = False
         self._undo: tuple[int, int, int, int, list[tuple[int, int]], Times]
         self._undo = (0, 0, 0, 0, [], Times())
@@ -104,7 +103,7 @@ class PartitionLog:
                 )
             return await cls.open(disk, directory, config, now_wall_ms)
         await disk.make_directory(directory)
-        for parent in _parents(directory):
+        for parent in names.directories_above(directory):
             await disk.sync_directory(parent)
         await disk.replace_file(f"{directory}/{names.PARTITION_FILE}", encode_identity(identity))
         return await cls.open(disk, directory, config, now_wall_ms)
@@ -120,7 +119,7 @@ class PartitionLog:
         found = await recover(
             disk,
             directory,
-            index_interval_bytes=_interval(config),
+            index_interval_bytes=config.index_spacing_bytes,
             producer_expiration_ms=config.producer_id_expiration_ms,
             now_wall_ms=now_wall_ms,
         )
@@ -143,7 +142,7 @@ class PartitionLog:
         self.producers.expiration_ms = config.producer_id_expiration_ms
         self._rules = config.batch_rules()
         self._is_log_append_time = config.message_timestamp_type == LOG_APPEND_TIME
-        self._interval = _interval(config)
+        self._interval = config.index_spacing_bytes
 
     # ---- appending
 
@@ -218,6 +217,11 @@ class PartitionLog:
         undone.
         """
         staged = self._staged
+        if self._untold_fault is not None:
+            fault, self._untold_fault = self._untold_fault, None
+            if staged:
+                self._undo_staged()
+            raise fault
         if not staged:
             return
         written_size = self._undo[1]
@@ -244,6 +248,18 @@ class PartitionLog:
         staged.clear()
         self.producers.mark()
         self.written_end_offset = self.log_end_offset
+
+    def flush_early(self) -> None:
+        """Flush what somebody else staged, who will call `flush` later in this turn: a failure is
+        raised here and there.
+        """
+        is_staged = bool(self._staged)
+        try:
+            self.flush()
+        except DiskFault as fault:
+            if is_staged:
+                self._untold_fault = fault
+            raise
 
     def begin_epoch(self, leader_epoch: int) -> None:
         """This leader's epoch begins at the log's end, also when nothing is appended in it."""
@@ -570,14 +586,3 @@ class PartitionLog:
             )
             for segment in self.segments:
                 segment.close_file()
-
-
-def _interval(config: LogConfig) -> int:
-    """Bytes between index entries."""
-    return max(config.index_interval_bytes, config.segment_bytes // INDEX_ENTRIES_MAX)
-
-
-def _parents(directory: str) -> list[str]:
-    """The directories above, outermost first: each names one that may be new."""
-    parts = directory.split("/")
-    return ["/".join(parts[:count]) for count in range(len(parts))]

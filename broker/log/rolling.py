@@ -33,7 +33,7 @@ async def roll(log: PartitionLog) -> None:
         ) from error
     try:
         log.check_online()
-        log.flush()
+        log.flush_early()
         base = log.log_end_offset
         target = f"{log.directory}/{names.numbered(base, names.LOG)}"
         if disk.exists(target):

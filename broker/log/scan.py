@@ -29,6 +29,9 @@ BATCH_BYTES_MAX: Final = 256 * 1024 * 1024
 SEARCH_BYTES_MAX: Final = 64 * 1024 * 1024
 """How far behind damage a whole batch is looked for."""
 
+CANDIDATES_MAX: Final = 1_000
+"""How many places that look like a batch's beginning are looked at."""
+
 _MAYBE_BATCH: Final = re.compile(rb"(?=\x00\x00.{6}[\x00-\x0f].{7}\x02.{4}\x00)", re.DOTALL)
 """A base offset below 2^48, a batch length below 2^28, magic 2, the attributes' upper byte zero."""
 
@@ -73,10 +76,14 @@ async def has_batch_behind(segment: Segment, position: int) -> bool:
     """
     end = min(segment.size, position + SEARCH_BYTES_MAX)
     position += 1
+    candidates = 0
     while end - position >= HEADER_BYTES:
         content = await segment.read_cold(position, min(SLICE_BYTES, end - position))
         for match in _MAYBE_BATCH.finditer(content):
+            candidates += 1
             start = position + match.start()
+            if candidates > CANDIDATES_MAX:
+                return False
             if start + HEADER_BYTES > segment.size:
                 break
             head = content[match.start() : match.start() + HEADER_BYTES]

@@ -186,7 +186,11 @@ def validate_batch(
         raise Refusal(
             ErrorCode.INVALID_RECORD, f"{count} records cannot fit in a batch of {size} bytes"
         )
-    if producer_id != NO_PRODUCER_ID and (producer_id < 0 or fields[10] < 0 or fields[11] < 0):
+    if (
+        is_client
+        and producer_id != NO_PRODUCER_ID
+        and (producer_id < 0 or fields[10] < 0 or fields[11] < 0)
+    ):
         raise Refusal(
             ErrorCode.INVALID_RECORD,
             f"producer id {producer_id}, epoch {fields[10]}, sequence {fields[11]} do not fit",

@@ -110,6 +110,21 @@ async def test_a_failed_disk_takes_the_log_offline_for_good(disk: FaultyDisk) ->
     await log.close()
 
 
+async def test_whoever_staged_hears_of_a_flush_that_failed_inside_a_roll(disk: FaultyDisk) -> None:
+    log = await create(disk)
+    append(log, "a")
+    stage(log, "lost")
+    disk.fail_append = (10, DiskFull)
+    with pytest.raises(DiskFull):
+        await log.roll(NOW_MS)
+    stage(log, "lost too")
+    with pytest.raises(DiskFull):
+        log.flush()
+    append(log, "b")
+    assert await values(log) == ["a", "b"]
+    await log.close()
+
+
 async def test_a_full_disk_that_cannot_be_cut_back_takes_the_log_offline(disk: FaultyDisk) -> None:
     log = await create(disk)
     stage(log, "lost")

@@ -20,6 +20,7 @@ from broker.ports import DiskFull
 from broker.records.batch import has_delete_horizon, is_intact, read_header
 from broker.records.iterate import Record, iterate_batches
 from broker.runtime.disk import SystemDisk
+from broker.runtime.worker import ProcessWorker
 from tests.log.world import (
     DIRECTORY,
     FOREVER,
@@ -80,6 +81,21 @@ async def test_only_the_newest_values_stay_at_their_offsets(disk: FaultyDisk, co
         assert await read_from(log, 0) == after
         assert log.damage == []
         assert not await log.clean(WORKER, NOW_MS), "a second run finds nothing to do"
+    await log.close()
+
+
+async def test_the_work_is_done_by_the_worker_process(disk: FaultyDisk) -> None:
+    log = await create(disk, CONFIG)
+    await fill(log, 40)
+    before = newest(await read_from(log, 0))
+    worker = ProcessWorker()
+    try:
+        assert await log.clean(worker, NOW_MS)
+        found = await log.offset_for_timestamp(NOW_MS, FOREVER, worker)
+    finally:
+        worker.close()
+    assert newest(await read_from(log, 0)) == before
+    assert found is not None
     await log.close()
 
 

@@ -299,7 +299,7 @@ async def test_a_partition_holds_few_descriptors_whatever_is_read(disk: FaultyDi
 
 async def test_a_thousand_partitions_open_quickly_after_a_clean_stop(disk: FaultyDisk) -> None:
     log = await create(disk, SMALL)
-    await append_rolling(log, 60)
+    await append_rolling(log, 30)
     await log.close()
     source = disk.root / DIRECTORY
     directories = [f"topics/many/partition-{number:03d}" for number in range(1000)]
@@ -308,6 +308,6 @@ async def test_a_thousand_partitions_open_quickly_after_a_clean_stop(disk: Fault
     began = process_time()
     logs = [await PartitionLog.open(disk, directory, SMALL, NOW_MS) for directory in directories]
     assert process_time() - began < 3
-    assert {log.log_end_offset for log in logs} == {60}
+    assert {log.log_end_offset for log in logs} == {30}
     for log in logs:
         await log.close()

@@ -137,7 +137,7 @@ def test_random_bytes_unpack_or_are_refused(codec: int, content: bytes) -> None:
     ),
     cut=st.integers(0, 20),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_mutated_batches_yield_records_or_a_refusal(
     codec: str, records: list[NewRecord], changes: list[tuple[int, int]], cut: int
 ) -> None:
