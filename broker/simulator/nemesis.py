@@ -113,8 +113,8 @@ class Nemesis:
         for name in self._clients:
             self._client_process(name).is_paused = False
         self.world.fabric.heal()
-        if was_broken:
-            self.host.kill()
+        if was_broken or self.host.is_stopping:
+            self.host.kill()  # nobody waits for the end of that stop any more
         self.host.wanted = True
 
     async def _kill(self) -> None:

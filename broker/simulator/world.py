@@ -152,6 +152,7 @@ class BrokerHost:
         self.process: Process | None = None
         self.incarnation = 0
         self.wanted = True
+        self.is_stopping = False
         self.layers = [Layer("simulation", settings)]
 
     @property
@@ -179,6 +180,7 @@ class BrokerHost:
             self.kill()
             return
         self.world.counters["broker stops"] += 1
+        self.is_stopping = True
         stopping = self.world.loop.spawn(process, broker.stop(), name="stop")
         deadline_s = self.world.loop.time() + STOP_S_MAX
         while process.is_alive and not stopping.done():
@@ -240,7 +242,8 @@ class BrokerHost:
             await asyncio.sleep(INVARIANT_INTERVAL_S)
 
     def _check_started(self, process: Process, broker: Broker) -> None:
-        if process.is_alive and not broker.is_ready and not process.is_paused:
+        is_waiting = process.is_alive and not process.is_paused and not self.is_stopping
+        if is_waiting and not broker.is_ready:
             self.world.find("start takes too long", f"more than {START_S_MAX} s")
 
     def _check_invariants(self, broker: Broker) -> None:
@@ -272,3 +275,4 @@ class BrokerHost:
             self._count(self.broker.metrics)
         self.process = None
         self.broker = None
+        self.is_stopping = False
