@@ -14,7 +14,8 @@ from typing import Any
 import confluent_kafka
 
 from broker.bench.measure import Measure, Row, has_failed
-from broker.bench.scenarios import SCENARIOS, Options, Scenario
+from broker.bench.running import Options
+from broker.bench.scenarios import SCENARIOS, Scenario
 from broker.bench.target import BenchFault, OwnBroker, Target
 
 
@@ -26,7 +27,13 @@ def main(arguments: Sequence[str]) -> int:
     if unknown := sorted(set(values.scenarios) - set(names)):
         parser.error(f"no scenario {', '.join(unknown)}; there are {', '.join(names)}")
     chosen = [s for s in SCENARIOS if not values.scenarios or s.name in values.scenarios]
-    options = Options(values.seconds, values.partitions, values.record_bytes, values.acks)
+    options = Options(
+        values.seconds,
+        values.partitions,
+        values.record_bytes,
+        values.acks,
+        values.stall_seconds,
+    )
     if (busy := os.getloadavg()[0]) > (os.cpu_count() or 1) / 2:
         print(f"other work runs on this machine (load {busy:.1f}): expect less", file=sys.stderr)
     rows, is_ok = [], True
@@ -68,6 +75,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--partitions", type=int, default=6, help="default: 6")
     parser.add_argument("--record-bytes", type=int, default=1024, help="default: 1024")
     parser.add_argument("--acks", choices=["0", "1", "all"], default="all", help="default: all")
+    parser.add_argument(
+        "--stall-seconds", type=float, default=60, help="of the group that stalls (default: 60)"
+    )
     parser.add_argument("--directory", metavar="DIR", help="where our broker keeps its data")
     parser.add_argument("--json", action="store_true", help="print one JSON document at the end")
     return parser

@@ -5,9 +5,10 @@
 | produce | sends as fast as it can for `seconds`                   | sent, seconds            |
 | pace    | sends `rate` records a second, each stamped with a time | sent, seconds, late      |
 | consume | reads what pace sends and times it                      | every record's latency   |
+| follow  | reads as a member of a group until it is told to end    | latencies by windows     |
 
-Each answers with one line of JSON on standard output; `cpu_seconds` is its own, librdkafka's
-threads included.
+With `until_told`, pace also ends when it is told to. Each answers with one line of JSON on standard
+output; `cpu_seconds` is its own, librdkafka's threads included.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from __future__ import annotations
 import json
 import os
 import resource
-import struct
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -23,7 +23,8 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-_STAMP: Final = struct.Struct(">q")
+from broker.bench.follow import STAMP, Told, follow
+
 _FLUSH_S: Final = 60.0
 _CHUNK_RECORDS_MAX: Final = 1_000
 
@@ -67,18 +68,19 @@ def _queue(producer: Producer, topic: str, chunk: list[Any], partition: int) -> 
 def pace(job: Job) -> dict[str, Any]:
     """One record every 1/rate seconds, as due; each begins with its time of sending."""
     producer = Producer(_producer_settings(job))
-    padding = os.urandom(job["record_bytes"] - _STAMP.size)
+    padding = os.urandom(job["record_bytes"] - STAMP.size)
     producer.list_topics(job["topic"])
     partitions, topic, rate = job["partitions"], job["topic"], job["rate"]
     total = int(rate * job["seconds"])
+    told = Told() if job.get("until_told") else None
     started_s = time.monotonic()
     sent, late_s = 0, 0.0
-    while sent < total:
+    while sent < total and not (told and told.is_told):
         now_s = time.monotonic() - started_s
         due = min(int(now_s * rate) + 1, total)
         late_s = max(late_s, now_s - sent / rate)
         for number in range(sent, due):
-            stamp = _STAMP.pack(time.monotonic_ns())
+            stamp = STAMP.pack(time.monotonic_ns())
             producer.produce(topic, stamp + padding, partition=number % partitions)
         sent = due
         producer.poll(0)
@@ -114,7 +116,7 @@ def consume(job: Job) -> dict[str, Any]:
         if error is not None:
             raise SystemExit(f"consume: {error}" if error.code() != KafkaError.NO_ERROR else "")
         if number >= skipped:
-            stamp = _STAMP.unpack_from(message.value() or b"")[0]
+            stamp = STAMP.unpack_from(message.value() or b"")[0]
             latencies_us.append((time.monotonic_ns() - stamp) // 1000)
     consumer.close()
     return {"received": len(latencies_us) + skipped, "latencies_us": latencies_us}
@@ -139,6 +141,7 @@ KINDS: Final[Mapping[str, Callable[[Job], dict[str, Any]]]] = {
     "produce": produce,
     "pace": pace,
     "consume": consume,
+    "follow": follow,
 }
 
 if __name__ == "__main__":

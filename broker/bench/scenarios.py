@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from broker.bench.measure import Measure, Row, percentile, quantile_between
-from broker.bench.target import BenchFault, OwnBroker, Target, Usage
+from broker.bench.measure import Measure, Row, percentile
+from broker.bench.running import (
+    Options,
+    Watch,
+    finish_load,
+    load_cpu,
+    run_load,
+    start_load,
+    wait_until_ready,
+)
+from broker.bench.stalled_group import stalled_group
+from broker.bench.target import BenchFault, OwnBroker, Target
 
-LOOP_LAG_MS_MAX: Final = 5.0
 _MIB: Final = 1024 * 1024
-_LOAD_S_MAX: Final = 300.0
-
-
-class Options(NamedTuple):
-    """`seconds` is how long a load runs; `partitions` how many partitions it writes to."""
-
-    seconds: float
-    partitions: int
-    record_bytes: int
-    acks: str
 
 
 class Scenario(NamedTuple):
@@ -34,27 +29,6 @@ class Scenario(NamedTuple):
     summary: str
     run: Callable[[Target, Options], Row]
     needs_own_broker: bool = False
-
-
-class _Watch:
-    """The broker's CPU and loop lag between `__init__` and `row`."""
-
-    def __init__(self, target: Target) -> None:
-        self._target = target
-        self._usage = target.usage()
-        self._lag = target.loop_lag_buckets()
-        self._started_s = time.monotonic()
-
-    def row(self, name: str, measures: list[Measure], load_cpu: float, *notes: str) -> Row:
-        seconds = time.monotonic() - self._started_s
-        lag = self._target.loop_lag_buckets()
-        if self._lag is not None and lag is not None:
-            worst = quantile_between(self._lag, lag, 0.99)
-            if worst is not None:
-                bound = LOOP_LAG_MS_MAX
-                measures.append(Measure("loop lag P99 ≤", worst * 1000, "ms", bound))
-        cpu = _cpu_percent(self._usage, self._target.usage(), seconds)
-        return Row(name, tuple(measures), cpu, load_cpu, notes)
 
 
 def produce_large(target: Target, options: Options) -> Row:
@@ -70,8 +44,8 @@ def produce_small(target: Target, options: Options) -> Row:
 def _produce(target: Target, options: Options, name: str, *, batch_bytes: int, floor: float) -> Row:
     topic = f"bench-{name}"
     target.create_topic(topic, options.partitions)
-    watch = _Watch(target)
-    result = _run_load(
+    watch = Watch(target)
+    result = run_load(
         target, options, kind="produce", topic=topic, batch_bytes=batch_bytes, linger_ms=5
     )
     rate = result["sent"] / result["seconds"]
@@ -80,7 +54,7 @@ def _produce(target: Target, options: Options, name: str, *, batch_bytes: int, f
         Measure("produced", rate, "msg/s", floor if is_promised else None, is_floor=True),
         Measure("", rate * options.record_bytes / _MIB, "MiB/s"),
     ]
-    row = watch.row(name, measures, _load_cpu(result))
+    row = watch.row(name, measures, load_cpu(result))
     stored = target.count_records(topic, options.partitions)
     if options.acks != "0" and stored != result["sent"]:
         raise BenchFault(f"{name}: {result['sent']} records were acknowledged, {stored} are stored")
@@ -93,15 +67,13 @@ def latency(target: Target, options: Options) -> Row:
     topic, rate = "bench-latency", 10_000
     target.create_topic(topic, options.partitions)
     records = int(rate * options.seconds)
-    consumer = _start_load(target, options, kind="consume", topic=topic, records=records)
-    assert consumer.stdout is not None
-    if consumer.stdout.readline().strip() != "ready":
-        raise BenchFault("the consumer of the load did not start")
-    watch = _Watch(target)
-    sent = _run_load(
+    consumer = start_load(target, options, kind="consume", topic=topic, records=records)
+    wait_until_ready(consumer)
+    watch = Watch(target)
+    sent = run_load(
         target, options, kind="pace", topic=topic, rate=rate, batch_bytes=131_072, linger_ms=1
     )
-    received = _finish_load(consumer)
+    received = finish_load(consumer)
     if received["received"] != records:
         raise BenchFault(f"latency: {records} records were sent, {received['received']} came")
     times_ms = sorted(value / 1000 for value in received["latencies_us"])
@@ -110,7 +82,7 @@ def latency(target: Target, options: Options) -> Row:
         Measure("P99", percentile(times_ms, 0.99), "ms", 10.0),
         Measure("P99.9", percentile(times_ms, 0.999), "ms"),
     ]
-    busiest = max(_load_cpu(sent), 100 * received["cpu_seconds"] / sent["seconds"])
+    busiest = max(load_cpu(sent), 100 * received["cpu_seconds"] / sent["seconds"])
     late = f"the sender was up to {sent['late_ms']:.1f} ms late" if sent["late_ms"] > 10 else ""
     row = watch.row("latency", measures, busiest, *filter(None, [late]))
     target.delete_topic(topic)
@@ -120,7 +92,7 @@ def latency(target: Target, options: Options) -> Row:
 def idle(target: Target, options: Options) -> Row:
     """A broker that nobody uses."""
     time.sleep(2)
-    watch = _Watch(target)
+    watch = Watch(target)
     before = target.usage()
     time.sleep(max(options.seconds, 5))
     after = target.usage()
@@ -139,7 +111,7 @@ def open_partitions(target: Target, _options: Options) -> Row:
     assert isinstance(target, OwnBroker), "a restart needs a process of ours"
     partitions = 1_000
     target.create_topic("bench-many", partitions)
-    _run_load(
+    run_load(
         target,
         Options(1, partitions, 100, "all"),
         kind="produce",
@@ -149,7 +121,7 @@ def open_partitions(target: Target, _options: Options) -> Row:
     )
     target.stop()
     seconds = target.start()
-    watch = _Watch(target)
+    watch = Watch(target)
     target.delete_topic("bench-many")
     measures = [Measure("1,000 partitions ready after", seconds, "s", 3.0)]
     return watch.row("open-partitions", measures, 0.0)
@@ -160,55 +132,8 @@ SCENARIOS: Final = (
     Scenario("produce-128k", "throughput, batches of 128 KB", produce_large),
     Scenario("produce-16k", "throughput, batches of 16 KB", produce_small),
     Scenario("latency", "end to end at 10,000 records a second, linger 1 ms", latency),
+    Scenario("stalled-group", "producer and two groups while a third stands still", stalled_group),
     Scenario(
         "open-partitions", "start with 1,000 partitions", open_partitions, needs_own_broker=True
     ),
 )
-
-
-def _start_load(target: Target, options: Options, **job: Any) -> subprocess.Popen[str]:
-    full_job = {
-        "bootstrap": target.bootstrap,
-        "seconds": options.seconds,
-        "partitions": options.partitions,
-        "record_bytes": options.record_bytes,
-        "acks": options.acks,
-        **job,
-    }
-    return subprocess.Popen(
-        [sys.executable, "-m", "broker.bench.load", json.dumps(full_job)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-
-
-def _finish_load(process: subprocess.Popen[str]) -> dict[str, Any]:
-    try:
-        output, _ = process.communicate(timeout=_LOAD_S_MAX)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-        raise BenchFault(f"the load did not end within {_LOAD_S_MAX:.0f} s") from None
-    with suppress(ValueError, IndexError):
-        result: dict[str, Any] = json.loads(output.splitlines()[-1])
-        if process.returncode == 0:
-            return result
-    raise BenchFault(f"the load failed with exit code {process.returncode}")
-
-
-def _run_load(target: Target, options: Options, **job: Any) -> dict[str, Any]:
-    result = _finish_load(_start_load(target, options, **job))
-    if result.get("left"):
-        raise BenchFault(f"{result['left']} records were not acknowledged in time")
-    return result
-
-
-def _load_cpu(result: dict[str, Any]) -> float:
-    return float(100 * result["cpu_seconds"] / result["seconds"])
-
-
-def _cpu_percent(before: Usage | None, after: Usage | None, seconds: float) -> float | None:
-    if before is None or after is None:
-        return None
-    return 100 * (after.cpu_s - before.cpu_s) / seconds
