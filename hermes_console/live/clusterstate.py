@@ -20,7 +20,14 @@ from hermes_console.live.observation import (
     MetricsObserved,
     TopicPartition,
 )
-from hermes_console.live.progress import Progress, advance, judge_partition, lag_of
+from hermes_console.live.progress import (
+    STALLED_AFTER_MS,
+    Progress,
+    advance,
+    judge_partition,
+    lag_of,
+    stalled_after_ms,
+)
 from hermes_console.live.trend import Trend, TrendSample, drain_seconds
 from hermes_console.samples.snapshot import (
     ClusterSnapshot,
@@ -122,6 +129,7 @@ class GroupState:
     def __init__(self) -> None:
         self._progress: dict[TopicPartition, Progress] = {}
         self._trend = Trend()
+        self._stalled_after_ms = STALLED_AFTER_MS
 
     def forget_topics(self, topics: set[str]) -> None:
         for partition in [one for one in self._progress if one.topic in topics]:
@@ -140,6 +148,7 @@ class GroupState:
             one: advance(self._progress.get(one), committed, observed.offsets[one].end, at_ms)
             for one, committed in known.items()
         }
+        self._stalled_after_ms = stalled_after_ms(self._progress.values(), at_ms)
         wanted = sorted(known.keys() | {one for one in owners if one in observed.offsets})
         partitions = tuple(
             self._partition(one, group, owners.get(one, NOBODY), observed, ends) for one in wanted
@@ -173,7 +182,7 @@ class GroupState:
             lag=lag,
             lag_seconds=seconds,
             is_at_least=is_at_least,
-            verdict=judge_partition(progress, observed.at_ms),
+            verdict=judge_partition(progress, observed.at_ms, self._stalled_after_ms),
             member_id=owner.member_id,
             client_id=owner.client_id,
             client_host=owner.client_host,

@@ -5,18 +5,21 @@ numbers per partition.
 |---|---|
 | none yet | unknown |
 | went back within REWOUND_FOR_MS, and the group has not caught up since | rewound |
-| has not moved for STALLED_AFTER_MS while records waited all that time | stalled |
+| has not moved for STALLED_AFTER_MS while records waited all that time; for | stalled |
+| PARTITION_STALLED_AFTER_MS where the group moves on other partitions | |
 | otherwise | fine |
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from hermes_console.samples.snapshot import Verdict
 
 STALLED_AFTER_MS: Final = 30_000
+PARTITION_STALLED_AFTER_MS: Final = 90_000
 REWOUND_FOR_MS: Final = 300_000
 
 
@@ -60,11 +63,23 @@ def advance(before: Progress | None, committed: int, end: int, at_ms: int) -> Pr
     )
 
 
-def judge_partition(progress: Progress | None, at_ms: int) -> Verdict:
+def stalled_after_ms(group: Iterable[Progress], at_ms: int) -> int:
+    """How long a commit may stand still: shorter when none of the group's moves where records wait.
+
+    A worker that takes one partition after another is slow, not stalled.
+    """
+    waiting = [one for one in group if one.lag]
+    is_moving = any(at_ms - one.progressed_at_ms < STALLED_AFTER_MS for one in waiting)
+    return PARTITION_STALLED_AFTER_MS if is_moving else STALLED_AFTER_MS
+
+
+def judge_partition(
+    progress: Progress | None, at_ms: int, stalled_after: int = STALLED_AFTER_MS
+) -> Verdict:
     """The verdict of the table above."""
     if progress is None:
         return Verdict.UNKNOWN
-    if progress.lag and at_ms - progress.progressed_at_ms >= STALLED_AFTER_MS:
+    if progress.lag and at_ms - progress.progressed_at_ms >= stalled_after:
         return Verdict.STALLED
     if progress.rewound_at_ms is not None and progress.lag:
         return Verdict.REWOUND

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 WINDOW_MS: Final = 120_000
 WINDOW_MS_MIN: Final = 60_000
+RATE_WINDOW_MS: Final = 60_000
 RATE_WINDOW_MS_MIN: Final = 5_000
 SAMPLES_MAX: Final = 150
 NOISE_S: Final = 2.0
@@ -33,7 +34,7 @@ class TrendSample(NamedTuple):
 
 
 class Rate(NamedTuple):
-    """Messages per second over the window."""
+    """Messages per second over the last RATE_WINDOW_MS."""
 
     produced: float
     consumed: float
@@ -68,7 +69,9 @@ class Trend:
         """None before RATE_WINDOW_MS_MIN was watched."""
         if not self._samples:
             return None
-        first, last = self._samples[0], self._samples[-1]
+        last = self._samples[-1]
+        begin_ms = last.at_ms - RATE_WINDOW_MS
+        first = next(sample for sample in self._samples if sample.at_ms >= begin_ms)
         seconds = (last.at_ms - first.at_ms) / 1000
         if seconds * 1000 < RATE_WINDOW_MS_MIN:
             return None
@@ -76,27 +79,33 @@ class Trend:
 
     def is_falling_behind(self) -> bool:
         rate = self.rate()
-        return rate is not None and is_floor_rising(self._samples, rate.produced)
+        return (
+            rate is not None
+            and rate.produced > rate.consumed
+            and is_floor_rising(self._samples, rate.produced)
+        )
 
 
 def is_floor_rising(samples: Sequence[TrendSample], produced_per_s: float) -> bool:
-    """Whether the lowest lag rises from third to third, in total by more than NOISE_S of
-    production.
+    """Whether the lowest lag rises from third to third, in total by more than NOISE_S of production,
+    and has not begun to fall in the last sixth.
 
     `samples` are in order of time; fewer than WINDOW_MS_MIN of them are no trend.
     """
     begin, span = samples[0].at_ms, samples[-1].at_ms - samples[0].at_ms
     if span < WINDOW_MS_MIN:
         return False
-    floors: list[int | None] = [None, None, None]
+    floors: list[int | None] = [None] * 6
     for sample in samples:
-        third = min(2, (sample.at_ms - begin) * 3 // span)
-        floor = floors[third]
-        floors[third] = sample.lag if floor is None else min(floor, sample.lag)
-    first, second, last = floors
-    if first is None or second is None or last is None:
+        sixth = min(5, (sample.at_ms - begin) * 6 // span)
+        floor = floors[sixth]
+        floors[sixth] = sample.lag if floor is None else min(floor, sample.lag)
+    known = [floor for floor in floors if floor is not None]
+    if len(known) < len(floors):
         return False
-    return first < second < last and last - first > NOISE_S * produced_per_s + 1
+    first, second, last = (min(known[index : index + 2]) for index in (0, 2, 4))
+    noise = NOISE_S * produced_per_s + 1
+    return first < second < last and last - first > noise and known[5] >= known[4]
 
 
 def drain_seconds(lag: int | None, rate: Rate | None) -> float | None:

@@ -95,7 +95,7 @@ class MemberSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class GroupSummary:
-    """One row of the groups list. Rates are messages per second over the trend window; None: not
+    """One row of the groups list. Rates are messages per second over a minute; None: not
     known yet.
     """
 

@@ -112,6 +112,49 @@ def test_commit_that_stands_still_while_records_wait_is_stalled() -> None:
     assert "orders-0" in after.summary.reason
 
 
+def two_partitions(second: int, stuck_at: int) -> ClusterObserved:
+    """Partition 0 stands still, partition 1 moves; both have records waiting."""
+    one = TopicPartition("orders", 1)
+    return ClusterObserved(
+        second * 1000,
+        "c",
+        (),
+        {"orders": "t"},
+        2,
+        {ORDERS: OffsetRange(0, 10_000), one: OffsetRange(0, 10_000)},
+        (
+            GroupObserved(
+                "app",
+                "Stable",
+                "range",
+                (MemberObserved("m", "", "app", "h", (ORDERS, one)),),
+                {ORDERS: stuck_at, one: second},
+            ),
+        ),
+    )
+
+
+def test_partition_that_waits_for_its_turn_is_not_stalled_but_a_stuck_one_is() -> None:
+    looks = [two_partitions(s, stuck_at=5) for s in range(92)]
+    _, waiting = watch(looks[:60])
+    _, stuck = watch(looks)
+    assert waiting.summary.verdict is Verdict.FINE
+    assert [one.verdict for one in stuck.partitions] == [Verdict.STALLED, Verdict.FINE]
+    assert stuck.summary.verdict is Verdict.STALLED
+
+
+def test_group_that_has_begun_to_drain_no_longer_falls_behind() -> None:
+    def committed(s: int) -> int:
+        return s * 40 if s < 120 else 120 * 40 + (s - 120) * 300
+
+    looks = seconds(160, lambda s: s * 100, committed)
+    _, growing = watch(looks[:120])
+    _, draining = watch(looks)
+    assert growing.summary.verdict is Verdict.FALLING_BEHIND
+    assert draining.summary.verdict is Verdict.FINE
+    assert draining.summary.drain_seconds is not None
+
+
 def test_idle_topic_is_not_stalled() -> None:
     _, detail = watch(seconds(600, lambda _: 100, lambda _: 100))
     assert detail.summary.verdict is Verdict.FINE
