@@ -111,6 +111,8 @@ class Connection(asyncio.BufferedProtocol):
         slots, self._slots = self._slots, deque()
         for slot in slots:
             self._release(slot)
+            self._held_bytes += slot.held_bytes
+            slot.held_bytes = 0
             slot.drop()
         self._out.clear()
         self._give_held()
@@ -138,6 +140,12 @@ class Connection(asyncio.BufferedProtocol):
     def has_unread_answers(self) -> bool:
         """Whether the client leaves answers unread."""
         return self._is_write_paused
+
+    @property
+    def is_client_late(self) -> bool:
+        """Whether a frame has begun and only the client can end it."""
+        is_read = not self._pause or self._pause == Pause.MEMORY
+        return self.frame_began_ms is not None and is_read
 
     def last_progress_ms(self) -> float:
         """When the client was last seen to take some of its unread answers, at the pace of the
@@ -187,7 +195,7 @@ class Connection(asyncio.BufferedProtocol):
         """Send every answer whose turn has come, in one call; then go on with what was waiting."""
         self._is_sender = False
         transport = self._transport
-        if transport is None:
+        if transport is None or transport.is_closing():
             return
         self._collect()
         out = self._out
@@ -330,6 +338,8 @@ class Connection(asyncio.BufferedProtocol):
         self._pause &= ~reason
         if self._pause or self._transport is None or self._transport.is_closing():
             return
+        if self.frame_began_ms is not None:
+            self.frame_began_ms = self.broker.clock.monotonic_ms()
         if self.incoming.has_backlog:
             asyncio.get_running_loop().call_soon(self._go_on)
         else:

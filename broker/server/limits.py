@@ -48,8 +48,9 @@ WRITE_STALL_MS_MAX: Final = 30_000
 SWEEP_INTERVAL_MS: Final = 1_000
 """How often deadlines of connections (idle, slow frame, stalled write) are looked at."""
 
-REFUSAL_LOG_INTERVAL_MS: Final = 10_000
-"""Refused connections are logged together, at most this often."""
+LOG_INTERVAL_MS: Final = 10_000
+LOG_LINES_PER_INTERVAL: Final = 10
+"""What strangers can cause is logged so often; the rest is only counted."""
 
 SWEEP_SLICE_COUNT: Final = 500
 """Connections looked at in one step of a sweep."""
@@ -111,3 +112,28 @@ class MemoryBudget:
     def wait(self, retry: Callable[[], None]) -> None:
         """Call `retry` once when bytes come back; it may find them gone and wait again."""
         self._waiters.append(retry)
+
+
+class LogLines:
+    """Lets a few log lines through per interval: a flood of connections is no flood of lines."""
+
+    def __init__(self) -> None:
+        self._interval_ends_ms = 0.0
+        self._line_count = 0
+        self._suppressed_count = 0
+
+    def admits(self, now_ms: float) -> bool:
+        """Whether one more line may be written; else it is counted as suppressed."""
+        if now_ms >= self._interval_ends_ms:
+            self._interval_ends_ms = now_ms + LOG_INTERVAL_MS
+            self._line_count = 0
+        self._line_count += 1
+        if self._line_count > LOG_LINES_PER_INTERVAL:
+            self._suppressed_count += 1
+            return False
+        return True
+
+    def take_suppressed(self) -> int:
+        """How many lines were suppressed since the last call."""
+        count, self._suppressed_count = self._suppressed_count, 0
+        return count

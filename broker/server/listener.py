@@ -17,12 +17,12 @@ from broker.server.limits import (
     CLOSE_LINGER_MS,
     DESCRIPTORS_RESERVED_SHARE,
     RECEIVE_BUFFER_BYTES,
-    REFUSAL_LOG_INTERVAL_MS,
     SWEEP_INTERVAL_MS,
     SWEEP_SLICE_COUNT,
     SWEEPS_PER_DESCRIPTOR_COUNT,
     WRITE_STALL_MS_MAX,
     WRITE_STALL_PRESSED_MS_MAX,
+    LogLines,
     MemoryBudget,
 )
 
@@ -43,8 +43,8 @@ class ConnectionTable:
         self._connections: dict[Connection, None] = {}
         self._per_host: dict[str, int] = {}
         self._is_closed = False
-        self._refused_count = 0
-        self._next_refusal_log_ms = 0.0
+        self._refusal_lines = LogLines()
+        self._close_lines = LogLines()
         self._other_descriptors = 0
 
     def __len__(self) -> int:
@@ -80,13 +80,13 @@ class ConnectionTable:
         return None
 
     def _log_refusal(self, host: str, limit: str) -> None:
-        """Once in a while: a flood of connections must not become a flood of lines."""
-        self._refused_count += 1
-        now_ms = self.broker.clock.monotonic_ms()
-        if now_ms >= self._next_refusal_log_ms:
-            _log.warning("refused connections", client=host, limit=limit, count=self._refused_count)
-            self._refused_count = 0
-            self._next_refusal_log_ms = now_ms + REFUSAL_LOG_INTERVAL_MS
+        if self._refusal_lines.admits(self.broker.clock.monotonic_ms()):
+            _log.warning(
+                "refused a connection",
+                client=host,
+                limit=limit,
+                unlogged_before=self._refusal_lines.take_suppressed(),
+            )
 
     def forget(self, connection: Connection) -> None:
         """It is gone."""
@@ -109,8 +109,13 @@ class ConnectionTable:
             self.broker.metrics.malformed_requests_total.add(1, reason=kind.value)
         if kind in (CloseKind.IDLE, CloseKind.STOPPING):
             _log.debug("closed a connection", client=connection.client_host, reason=reason)
-        else:
-            _log.warning("closed a connection", client=connection.client_host, reason=reason)
+        elif self._close_lines.admits(self.broker.clock.monotonic_ms()):
+            _log.warning(
+                "closed a connection",
+                client=connection.client_host,
+                reason=reason,
+                unlogged_before=self._close_lines.take_suppressed(),
+            )
 
     async def sweep_forever(self) -> None:
         """Look at every connection's deadlines, about once a second."""
@@ -170,8 +175,8 @@ class ConnectionTable:
                 connection.close("the client does not read its answers", CloseKind.STALLED)
                 connection.abort()
         elif (
-            connection.frame_began_ms is not None
-            and now_ms - connection.frame_began_ms > settings.hermes_request_read_timeout_ms
+            connection.is_client_late
+            and now_ms - (connection.frame_began_ms or 0) > settings.hermes_request_read_timeout_ms
         ):
             connection.close("a request did not arrive completely in time", CloseKind.SLOW)
         elif now_ms - connection.last_active_ms > settings.connections_max_idle_ms:

@@ -9,6 +9,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -105,11 +106,11 @@ def test_another_protocol_closes_fast(broker: BrokerProcess, hello: bytes) -> No
         assert client.is_closed_within(CLOSE_S_MAX)
 
 
-def test_the_log_says_what_spoke_http(broker: BrokerProcess) -> None:
-    with WireClient(broker.kafka_port) as client:
+def test_the_log_says_what_spoke_http(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path) as own, WireClient(own.kafka_port) as client:
         client.send_raw(b"GET /metrics HTTP/1.1\r\n\r\n")
         assert client.is_closed_within(CLOSE_S_MAX)
-    assert "HTTP request on the Kafka port" in broker.log_path.read_text()
+        assert "HTTP request on the Kafka port" in own.log_path.read_text()
 
 
 @pytest.mark.parametrize(

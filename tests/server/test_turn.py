@@ -1,0 +1,69 @@
+"""One turn: writes, then answers, then a slice of who may go on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from broker.server.limits import READY_PER_TURN_MAX
+from broker.server.turn import Turn
+
+
+class Step:
+    """A partition or a connection of this test: notes when it is asked to work."""
+
+    def __init__(
+        self, notes: list[str], name: str, then: Callable[[], None] = lambda: None
+    ) -> None:
+        self._notes = notes
+        self._name = name
+        self._then = then
+
+    def flush(self) -> None:
+        self._notes.append(f"write {self._name}")
+        self._then()
+
+    def send(self) -> None:
+        self._notes.append(f"send {self._name}")
+
+
+async def test_writes_come_first_then_answers_then_who_may_go_on() -> None:
+    notes: list[str] = []
+    turn = Turn()
+    turn.open()
+    turn.add_ready(lambda: notes.append("go on"))
+    turn.add_sender(Step(notes, "c"))
+    turn.add_dirty(Step(notes, "p"))
+    assert turn.has_dirty
+    turn.settle()
+    assert notes == ["write p", "send c", "go on"]
+    assert not turn.has_dirty
+
+
+async def test_what_a_write_stages_is_written_in_the_same_turn() -> None:
+    notes: list[str] = []
+    turn = Turn()
+    second = Step(notes, "second")
+    turn.add_dirty(Step(notes, "first", lambda: turn.add_dirty(second)))
+    turn.settle()
+    assert notes == ["write first", "write second"]
+
+
+async def test_many_who_may_go_on_do_so_in_slices() -> None:
+    notes: list[int] = []
+    turn = Turn()
+    for number in range(3 * READY_PER_TURN_MAX):
+        turn.add_ready(lambda number=number: notes.append(number))
+    turn.settle()
+    assert len(notes) == READY_PER_TURN_MAX
+    await asyncio.sleep(0.01)
+    assert notes == list(range(3 * READY_PER_TURN_MAX))
+
+
+async def test_a_turn_that_nobody_settles_settles_itself() -> None:
+    notes: list[str] = []
+    turn = Turn()
+    turn.add_dirty(Step(notes, "p"))
+    assert notes == []
+    await asyncio.sleep(0.01)
+    assert notes == ["write p"]
