@@ -1,6 +1,7 @@
 """Every key of the metastore, and the JSON value behind it. Nothing else builds a key or parses a
 value.
- Each value carries `version`, the version of its own schema. A reader refuses a newer version
+
+Each value carries `version`, the version of its own schema. A reader refuses a newer version
 (`UnreadableValue`); it ignores fields it does not know within a version. Ids are text as Kafka
 prints them (22 characters).
 

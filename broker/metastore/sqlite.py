@@ -1,5 +1,6 @@
 """The metastore of a single node: one SQLite file, synced at every commit, held by one process.
- The file's content is small and has one owner, so an exact image in memory answers reads; writes
+
+The file's content is small and has one owner, so an exact image in memory answers reads; writes
 reach the file first. SQLite runs in one thread of its own. Leases live with the process: whatever
 was written under one is gone at the next start. A write whose outcome is unknown (I/O error at
 commit) closes the store for good: the next start reads what is true.

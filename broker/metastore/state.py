@@ -1,6 +1,7 @@
 """The metastore's state machine: entries, revision, leases, and the recent changes that watchers
 follow.
- Pure: no clock, no I/O. `MemoryMetastore` and the simulator's hold one, `SqliteMetastore` keeps one
+
+Pure: no clock, no I/O. `MemoryMetastore` and the simulator's hold one, `SqliteMetastore` keeps one
 as the exact image of its file. Every transaction that writes takes one revision, which is the
 version of every entry it touches.
 """

@@ -1,5 +1,6 @@
 """The machine's disk under one root directory: the only code that opens the broker's data files.
- Appends and warm reads run on the event loop (page cache speed); everything that may wait for the
+
+Appends and warm reads run on the event loop (page cache speed); everything that may wait for the
 device runs in a few threads, in calls that release the GIL. A descriptor that a thread still uses
 is closed by that thread, so its number is never reused under a read. Errors become `DiskFull` or
 `DiskFault`; a missing or existing file keeps Python's own exception.
@@ -42,13 +43,14 @@ class SystemDisk:
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root)
-        with _mapped(str(root)):
-            try:
-                self.root.mkdir(parents=True, exist_ok=True)
-            except FileExistsError as error:
-                raise DiskFault(
-                    str(root), "this is a file: choose a directory, or another name for a new one"
-                ) from error
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+        except FileExistsError as error:
+            reason = "this is a file: choose a directory, or another name for a new one"
+            raise DiskFault(str(root), reason) from error
+        except OSError as error:
+            reason = f"cannot be the data directory ({error.strerror}): choose another"
+            raise DiskFault(str(root), reason) from error
         self._readers = ThreadPoolExecutor(READER_THREADS, thread_name_prefix="disk-read")
         self._writers = ThreadPoolExecutor(WRITER_THREADS, thread_name_prefix="disk-write")
         self._temporary_numbers = count()
@@ -141,8 +143,10 @@ class SystemDisk:
 
     def read_warm(self, path: str, descriptor: int, position: int, size: int) -> bytes | None:
         """`DiskFile.read` for a descriptor."""
-        with _mapped(path):
+        try:
             return _read_nowait(descriptor, position, size, self._scratch)
+        except OSError as error:
+            raise _fault(path, error) from error
 
     async def _run(
         self,
@@ -178,12 +182,14 @@ class SystemFile:
         return self._size
 
     def append(self, chunks: Sequence[Buffer]) -> None:
-        with _mapped(self._path):
+        try:
             if len(chunks) == 1:
                 self._write_rest(chunks[0], 0)
                 return
             for first in range(0, len(chunks), IOVEC_MAX):
                 self._write_chunks(chunks[first : first + IOVEC_MAX])
+        except OSError as error:
+            raise _fault(self._path, error) from error
 
     def write_at(self, position: int, chunk: Buffer) -> None:
         with _mapped(self._path):

@@ -1,6 +1,7 @@
 """Logging set-up of every HermesMQ process: structlog and the standard library through one
 renderer, to stderr.
- Two formats: `json` (one object a line, for collectors) and `console` (for eyes). Nothing else
+
+Two formats: `json` (one object a line, for collectors) and `console` (for eyes). Nothing else
 configures logging.
 """
 

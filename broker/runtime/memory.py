@@ -1,5 +1,6 @@
 """glibc's allocator settings for a process that handles megabyte blocks all day.
- By default glibc maps and unmaps every block above a threshold that it moves itself; each cycle
+
+By default glibc maps and unmaps every block above a threshold that it moves itself; each cycle
 costs page faults (measured: up to 6x the CPU for blocks of 1 MB and more). On other C libraries
 this does nothing.
 """

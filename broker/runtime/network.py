@@ -1,6 +1,7 @@
 """TCP through asyncio: connections, and a listener of our own that stays alive when descriptors run
 out.
- asyncio's own accept loop retries a whole backlog of accepts when the process is out of
+
+asyncio's own accept loop retries a whole backlog of accepts when the process is out of
 descriptors, and then is deaf for a second. This one holds a descriptor in reserve: it is given up
 to accept and close the connection at once (the client sees a reset instead of silence), and taken
 back. Without the reserve, accepting pauses. It never spins.

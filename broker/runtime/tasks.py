@@ -1,6 +1,7 @@
 """Background tasks that have an owner: `TaskScope` is the root of a TaskGroup that outlives one
 function call.
- Invariants: no task outlives `close`; a task that crashes is logged with its name and reported to
+
+Invariants: no task outlives `close`; a task that crashes is logged with its name and reported to
 the scope's owner through `on_crash`, and nothing else of the process is touched; a cancelled task
 is not a crash.
 """

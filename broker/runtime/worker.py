@@ -1,6 +1,7 @@
 """One child process for CPU work, so that no Python thread competes with the event loop for the
 GIL.
- Started at the first call, at low priority, fed one call at a time over a socket pair
+
+Started at the first call, at low priority, fed one call at a time over a socket pair
 (length-prefixed pickles). A call that is cancelled, or a child that dies, ends the child; the next
 call starts a new one. The child ends by itself when its parent is gone.
 """
@@ -8,17 +9,21 @@ call starts a new one. The child ends by itself when its parent is gone.
 from __future__ import annotations
 
 import asyncio
+import os
 import pickle
 import socket
 import struct
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 CALLS_WAITING_MAX: Final = 1_000
 """Calls that may stand in line; one more is refused."""
+PACKAGE_ROOT: Final = Path(__file__).resolve().parents[2]
+"""Where the child finds this package, wherever it was started."""
 LENGTH: Final = struct.Struct(">Q")
 
 
@@ -102,8 +107,13 @@ class ProcessWorker:
 
 def _start_child(theirs: socket.socket) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "broker.runtime.worker_child", str(theirs.fileno())]
+    search = [str(PACKAGE_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return subprocess.Popen(
-        command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, start_new_session=True
+        command,
+        pass_fds=[theirs.fileno()],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(search)},
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
     )
 
 

@@ -1,5 +1,6 @@
 """The judge: pure rules over a history. Each rule returns findings; an empty list is a clean run.
- Rules run only on what clients saw, so they hold for any broker that speaks the protocol. A new
+
+Rules run only on what clients saw, so they hold for any broker that speaks the protocol. A new
 rule is a row of `RULES` and a history in the tests that breaks it.
 """
 

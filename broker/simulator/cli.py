@@ -1,5 +1,6 @@
 """`hermes simulate`: seeds of the standard scenario, their findings, and how to run one again.
- Exit codes: 0 nothing found (with a mutation: it was found), 1 a finding (with a mutation: it
+
+Exit codes: 0 nothing found (with a mutation: it was found), 1 a finding (with a mutation: it
 survived), 2 the runs were too empty to prove anything.
 """
 

@@ -1,5 +1,6 @@
 """The simulated disk: what a process sees, what the page cache holds, and what survives.
- `DiskImage` belongs to a host and outlives its processes. A killed process loses nothing that it
+
+`DiskImage` belongs to a host and outlives its processes. A killed process loses nothing that it
 wrote; a power cut loses any unsynced part: the tail of a file (torn at any byte, its length
 sometimes ahead of its content), overwritten bytes, and names that were created, renamed or removed
 after the last `sync_directory`. `SimulatedDisk` is one process's port to it, with seeded latency,

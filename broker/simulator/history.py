@@ -1,5 +1,6 @@
 """What the clients of one run asked and were told, in order: the only thing that the checker sees.
- One JSON object a line. `kind` is invoke, ok, fail (it certainly did not happen) or info (nobody
+
+One JSON object a line. `kind` is invoke, ok, fail (it certainly did not happen) or info (nobody
 knows: a time-out, a lost connection); an invoke and its outcome share `id`. The other fields depend
 on `operation`:
 
@@ -10,7 +11,8 @@ on `operation`:
 | commit    | group, topic, partition, offset                                               |
 | committed | group, topic, partition; ok: offset (-1: none)                                |
 | final     | topic, partition; ok: start, end, records (all there is), may_expire          |
- `records` is [[offset, value], …]. `topic` is the name and the incarnation of a topic ("orders/1"):
+
+`records` is [[offset, value], …]. `topic` is the name and the incarnation of a topic ("orders/1"):
 a recreated topic is another one. `reader` is one uninterrupted run of one consumer over one
 partition: a seek or a new assignment makes another.
 """

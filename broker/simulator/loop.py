@@ -1,5 +1,6 @@
 """The seeded event loop: virtual time, simulated processes, one total order of events per seed.
- Every callback belongs to the process of the context it was scheduled in. Inside a process
+
+Every callback belongs to the process of the context it was scheduled in. Inside a process
 callbacks run first in, first out; which process runs next is the seed's choice. Time moves to the
 next timer when nobody can run, and a little with every callback, so that a busy loop cannot stop
 it. A killed process runs nothing more, not even its `finally` blocks: its tasks are kept until the

@@ -1,6 +1,7 @@
 """Known bugs of our own kind, switched on inside the simulator only: the proof that the suite can
 catch them.
- Each is a patch over the real broker, applied for the time of a `with` block. The suite must find
+
+Each is a patch over the real broker, applied for the time of a `with` block. The suite must find
 every one of them within its budget of seeds; a mutation that survives is a hole in the workload or
 the checker.
 """

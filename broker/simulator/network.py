@@ -1,5 +1,6 @@
 """The simulated network: byte streams between processes, with everything that TCP lets happen.
- `Fabric` is the network itself: who listens, which links are slow, cut (one way) or refuse, and
+
+`Fabric` is the network itself: who listens, which links are slow, cut (one way) or refuse, and
 every live connection. `SimulatedNetwork` is one process's port to it. A stream keeps order and
 bytes; it chooses its chunks at random, holds them while its link is cut, stops at a full window,
 and ends in a FIN, a reset, or silence. A killed process sends nothing by itself: its peers see what

@@ -1,5 +1,6 @@
 """Simulated producers: they know what they sent, retry as real ones do, and tell the history.
- A lane is one producer's stream into one partition: batches in sequence order, at most five
+
+A lane is one producer's stream into one partition: batches in sequence order, at most five
 unanswered, resent until they are answered for good. An idempotent lane also asks now and then for a
 batch that was acknowledged long ago: the same offset must come back (KIP-98: the last five batches
 of a producer are remembered).

@@ -1,6 +1,7 @@
 """A simulated administrator: it creates a topic, uses it, deletes it, and creates it again under
 the same name.
- Its link is never cut, so that no old request can arrive late; the broker is killed under it all
+
+Its link is never cut, so that no old request can arrive late; the broker is killed under it all
 the same. In the history each incarnation has a name of its own ("recycled/3"): anything of an
 earlier one is a phantom.
 """

@@ -1,5 +1,6 @@
 """The standard scenario of a seed: a broker, its clients, faults, a heal, and the judgement.
- Phase 1: everybody works while the nemesis does too. Phase 2: everything is repaired; every client
+
+Phase 1: everybody works while the nemesis does too. Phase 2: everything is repaired; every client
 must finish within a bound, every partition is read from start to end, the broker stops cleanly.
 Then the checker reads the history.
 """

@@ -1,5 +1,6 @@
 """What every simulated client has: a connection that comes back, and requests in any version.
- On top of the real client's `Connection`; retries and what an error means are the caller's
+
+On top of the real client's `Connection`; retries and what an error means are the caller's
 business, because the history must say exactly what was asked and what was told.
 """
 

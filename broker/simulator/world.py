@@ -1,5 +1,6 @@
 """One seeded world: the loop, the network, the broker's host, and everything that happened.
- Randomness comes from streams named for their use (`random_for`), so that one more draw here does
+
+Randomness comes from streams named for their use (`random_for`), so that one more draw here does
 not change what happens there. The broker's disk, metastore and wall clock belong to its host and
 outlive its processes. Findings are broken promises, each with the evidence; a world without
 findings is a passed seed.

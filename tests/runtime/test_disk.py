@@ -222,7 +222,7 @@ def test_lock_is_free_again_after_close(tmp_path: Path) -> None:
 
 def test_root_that_is_a_file_gives_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("")
-    with pytest.raises((DiskFault, FileExistsError)):
+    with pytest.raises(DiskFault, match="this is a file: choose a directory"):
         SystemDisk(tmp_path / "f")
 
 
