@@ -26,10 +26,12 @@ from broker.wire.fields import (
     Kind,
 )
 from broker.wire.primitives import (
+    STRING_BYTES_MAX,
     MalformedMessage,
     malformed_count,
     malformed_length,
     malformed_null,
+    malformed_string,
     read_uvarint,
     skip_tags,
 )
@@ -47,6 +49,7 @@ def compile_decoder(
         "malformed_count": malformed_count,
         "malformed_length": malformed_length,
         "malformed_null": malformed_null,
+        "malformed_string": malformed_string,
         "new": object.__new__,
         "read_uvarint": read_uvarint,
         "skip_tags": skip_tags,
@@ -157,6 +160,9 @@ class _DecodeWriter:
             self.flush()
             with self._source.block("if n > 127"):
                 self._source.line("n, p = read_uvarint(view, p - 1)")
+                if field.kind is STRING:
+                    with self._source.block(f"if n > {STRING_BYTES_MAX + 1}"):
+                        self._source.line(f"raise malformed_string({field.name!r}, n - 1)")
             self._source.line("n -= 1")
         else:
             self._pending.append(("h" if field.kind is STRING else "i", "n"))

@@ -14,10 +14,12 @@ from typing import Final, NamedTuple
 
 from broker.wire import api
 from broker.wire.primitives import (
+    STRING_BYTES_MAX,
     MalformedMessage,
     malformed_count,
     malformed_length,
     malformed_null,
+    malformed_string,
     read_uvarint,
     skip_tags,
     write_count,
@@ -182,6 +184,8 @@ def _compact_string(view: memoryview, position: int, limit: int) -> tuple[str, i
     position += 1
     if length > 0x7F:
         length, position = read_uvarint(view, position - 1)
+        if length > STRING_BYTES_MAX + 1:
+            raise malformed_string("topic or transactional id", length - 1)
     if length == 0:
         raise malformed_null("topic or transactional id", -1)
     end = position + length - 1

@@ -15,6 +15,8 @@ from broker.ports import Buffer
 
 UVARINT_BYTES_MAX: Final = 5
 UVARINT_MAX: Final = 2**32 - 1
+STRING_BYTES_MAX: Final = 2**15 - 1
+"""What an int16 length can say. A varint could say more, but no string of the protocol may."""
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
@@ -121,6 +123,13 @@ def malformed_length(length: int, position: int, limit: int) -> MalformedMessage
     """The error for a string or bytes length that the bytes left cannot hold."""
     return MalformedMessage(
         f"{length} bytes announced at byte {position}, only {limit - position} follow"
+    )
+
+
+def malformed_string(name: str, length: int) -> MalformedMessage:
+    """The error for a string that is longer than the protocol allows."""
+    return MalformedMessage(
+        f"{name} has {length} bytes, a string may have {STRING_BYTES_MAX} at most"
     )
 
 

@@ -217,6 +217,13 @@ def test_members_whose_metadata_would_not_fit_a_record_are_refused() -> None:
     assert world.enter(protocols=big)[1].code is ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
+def test_names_of_protocols_count_as_their_metadata_does() -> None:
+    world = World(group_record_bytes_max=10_000)
+    world.stable_group(1)
+    many = [("range", b""), *((str(index) * 1_000, b"") for index in range(10))]
+    assert world.enter(protocols=many)[1].code is ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
 def test_node_with_enough_groups_refuses_another() -> None:
     world = World()
     world.stable_group(1)

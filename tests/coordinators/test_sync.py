@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker.coordinators.group.records import to_log
 from broker.errors import ErrorCode
 from tests.coordinators.world import GROUP, World, subscription
 
@@ -94,6 +95,19 @@ def test_assignment_too_large_for_a_record_is_told_to_everybody() -> None:
     answer = world.sync(leader, world.group.generation, {leader: bytes(20_000)})
     assert answer.code is parked.code is ErrorCode.UNKNOWN_SERVER_ERROR
     assert world.group.state == "PreparingRebalance"
+
+
+@pytest.mark.parametrize("client", ["client", "c" * 9_000, "é" * 4_500])
+def test_generation_that_takes_a_byte_more_than_a_record_holds_is_refused(client: str) -> None:
+    world = World()
+    world.stable_group(1, client=client, instance="i" * 300)
+    key, value = to_log(world.shard.stored.generations[GROUP])
+    assert value is not None
+    world = World(group_record_bytes_max=len(key) + len(value) - 1)
+    member, _ = world.enter(client=client, instance="i" * 300)
+    answer = world.sync(member, world.group.generation, {member: member.encode()})
+    assert answer.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert GROUP not in world.shard.stored.generations
 
 
 def test_silent_member_is_removed_when_its_session_ends() -> None:

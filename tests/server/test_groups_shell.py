@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from broker.client.failure import ClientError
+import pytest
+
+from broker.client.failure import ClientError, ConnectionLost
 from broker.coordinators.group.effects import Caller
 from broker.errors import ErrorCode
 from broker.server.groups.shard import ShardState
@@ -146,6 +148,29 @@ def test_record_that_makes_no_sense_takes_its_shard_offline_and_nothing_else() -
         states = [shard.state for shard in cluster.broker.groups.shards()]
         assert states.count(ShardState.OFFLINE) == 1
         assert states.count(ShardState.READY) == 3
+
+    simulate(scenario)
+
+
+def test_names_that_no_record_could_hold_end_the_connection_and_change_nothing() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.prepare()
+        long = "x" * 32_768
+        for request, version in (
+            (commit_request(long, 1), 9),
+            (join_request(long, 9), 9),
+            (join_request("g", 9, group_instance_id=long), 9),
+        ):
+            with pytest.raises(ConnectionLost):
+                await cluster.ask(request, version)
+            cluster.session.close()
+        assert not any(shard.groups.groups for shard in cluster.broker.groups.shards())
+        longest = "x" * 32_767
+        assert await cluster.commit(longest, 7) == 0
+        joined = await cluster.join("g", group_instance_id=longest)
+        assert (await cluster.sync("g", joined)).error_code == 0
+        await cluster.restart()
+        assert await cluster.committed(longest) == 7
 
     simulate(scenario)
 

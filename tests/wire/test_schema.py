@@ -174,6 +174,13 @@ def test_null_where_it_is_not_allowed_is_malformed() -> None:
         decode(MetadataRequest, b"\xff\xff\xff\xff", 0)
 
 
+def test_a_string_is_no_longer_than_an_int16_can_say_in_any_encoding() -> None:
+    longest = Outer(text="x" * 32_767)
+    assert decode(Outer, encode(longest, 2), 2) == longest
+    with pytest.raises(MalformedMessage, match="text has 32768 bytes"):
+        decode(Outer, encode(Outer(text="x" * 32_768), 2), 2)
+
+
 def test_a_version_that_does_not_exist_has_no_codec() -> None:
     for version in (-1, 14):
         with pytest.raises(EncodeError):

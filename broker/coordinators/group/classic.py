@@ -21,7 +21,12 @@ from enum import StrEnum
 from typing import Final
 
 from broker.coordinators.group.effects import ReplyTo
-from broker.coordinators.group.member import Member, Protocols, member_from_stored
+from broker.coordinators.group.member import (
+    Member,
+    Protocols,
+    member_from_stored,
+    protocols_bytes,
+)
 from broker.coordinators.group.records import GroupStored
 from broker.errors import ErrorCode
 
@@ -279,7 +284,7 @@ class ClassicGroup:
         )
 
     def _count(self, protocols: Protocols, step: int) -> None:
-        self.metadata_bytes += step * sum(len(metadata) for _, metadata in protocols)
+        self.metadata_bytes += step * protocols_bytes(protocols)
         for name in {name for name, _ in protocols}:
             self._support[name] += step
             if not self._support[name]:

@@ -15,7 +15,7 @@ from broker.coordinators.group.limits import (
     NEW_MEMBER_JOIN_TIMEOUT_MS,
     PENDING_MEMBERS_MAX,
 )
-from broker.coordinators.group.member import Member, Protocols
+from broker.coordinators.group.member import Member, Protocols, protocols_bytes
 from broker.coordinators.group.rebalance import (
     join_error,
     join_response,
@@ -250,7 +250,7 @@ def _has_room(
     """group.max.size, and that the group's stored form stays below one record's size."""
     limits = moment.limits
     member = group.members.get(request.member_id)
-    bytes_new = sum(len(metadata) for _, metadata in protocols)
+    bytes_new = protocols_bytes(protocols)
     bytes_old = member.metadata_bytes() if member is not None else 0
     if group.metadata_bytes - bytes_old + bytes_new > limits.group_record_bytes_max:
         return False

@@ -82,7 +82,13 @@ class Member:
         return None
 
     def metadata_bytes(self) -> int:
-        return sum(len(metadata) for _, metadata in self.protocols)
+        """See `protocols_bytes`."""
+        return protocols_bytes(self.protocols)
+
+    def identity_bytes(self) -> int:
+        """What the member's own strings take in a record, in bytes."""
+        names = (self.member_id, self.instance_id or "", self.client_id, self.client_host)
+        return sum(len(name.encode()) for name in names)
 
     def to_stored(self, protocol: str | None) -> StoredMember:
         return StoredMember(
@@ -95,6 +101,13 @@ class Member:
             self.metadata_for(protocol),
             self.assignment,
         )
+
+
+def protocols_bytes(protocols: Protocols) -> int:
+    """What a group keeps in memory of a member's protocols, in characters of names and bytes of
+    metadata.
+    """
+    return sum(len(name) + len(metadata) for name, metadata in protocols)
 
 
 def member_from_stored(stored: StoredMember, protocol: str | None) -> Member:
