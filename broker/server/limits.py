@@ -55,8 +55,9 @@ LOG_LINES_PER_INTERVAL: Final = 10
 SWEEP_SLICE_COUNT: Final = 500
 """Connections looked at in one step of a sweep."""
 
-SWEEPS_PER_DESCRIPTOR_COUNT: Final = 10
-"""The process's descriptors are counted every so many sweeps."""
+SWEEPS_PER_DESCRIPTOR_COUNT: Final = 60
+"""The process's descriptors are counted every so many sweeps, and when partitions came or went:
+with thousands of connections the count takes milliseconds."""
 
 DESCRIPTORS_RESERVED_SHARE: Final = 4
 """At most a quarter of a small descriptor limit is kept for storage."""

@@ -119,10 +119,12 @@ class ConnectionTable:
 
     async def sweep_forever(self) -> None:
         """Look at every connection's deadlines, about once a second."""
-        round_number = 0
+        round_number, partition_count = 0, -1
         while True:
-            if round_number % SWEEPS_PER_DESCRIPTOR_COUNT == 0:
+            has_changed = len(self.broker.partitions) != partition_count
+            if has_changed or round_number % SWEEPS_PER_DESCRIPTOR_COUNT == 0:
                 self._other_descriptors = max(0, open_descriptor_count() - len(self._connections))
+                partition_count = len(self.broker.partitions)
             round_number += 1
             await asyncio.sleep(SWEEP_INTERVAL_MS / 1000)
             await self._sweep()
