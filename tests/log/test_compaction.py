@@ -212,6 +212,28 @@ async def test_a_full_disk_leaves_the_log_as_it_was(disk: FaultyDisk) -> None:
     await log.close()
 
 
+async def test_what_a_start_would_scan_is_not_compacted(disk: FaultyDisk) -> None:
+    log = await create(disk, CONFIG)
+    disk.fail_replace = DiskFull  # no checkpoint can be written
+    for _ in range(3):
+        for number in range(10):
+            append_keyed(log, (f"k{number % 3}", "v"))
+        with pytest.raises(DiskFull):
+            await log.roll(NOW_MS)
+    before = await read_from(log, 0)
+    with pytest.raises(DiskFull):
+        await log.clean(WORKER, NOW_MS)
+    disk.fail_replace = None
+    again = await reopen(disk, CONFIG)
+    assert again.damage == []
+    assert await read_from(again, 0) == before
+    assert await again.clean(WORKER, NOW_MS)
+    assert newest(await read_from(again, 0)) == newest(before)
+    await again.close()
+    for segment in log.segments:
+        segment.close_file()
+
+
 class StoppedDisk(SystemDisk):
     """Counts changes of names and contents; the one beyond `allowed` ends the process."""
 
