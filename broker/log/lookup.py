@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.errors import ErrorCode, Refusal
 from broker.log.reading import damaged
-from broker.log.scan import SLICE_BYTES
 from broker.log.segment import Segment
 from broker.model import INT64_MAX
 from broker.ports import DiskFault, Worker
@@ -31,6 +30,8 @@ from broker.records.iterate import UNPACKED_BYTES_DEFAULT_MAX, iterate_raw, open
 if TYPE_CHECKING:
     from broker.log.partition_log import PartitionLog
 
+SLICE_BYTES: Final = 32 * 1024
+"""Headers are looked at in slices of this size: some 400 of the smallest batches, below 2 ms."""
 OPEN_HERE_BYTES_MAX: Final = 32 * 1024
 """An uncompressed batch up to this size is opened on the loop, others by the worker."""
 

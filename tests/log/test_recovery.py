@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
+from collections import Counter
 from pathlib import Path
 from time import process_time
 
@@ -12,6 +14,7 @@ import pytest
 from broker.errors import ErrorCode
 from broker.log.config import LogConfig
 from broker.log.partition_log import PartitionLog
+from broker.log.scan import scan
 from broker.ports import DiskFault, DiskFull
 from broker.runtime.disk import SystemDisk
 from tests.log.world import (
@@ -295,6 +298,31 @@ async def test_a_partition_holds_few_descriptors_whatever_is_read(disk: FaultyDi
     assert sum(segment.index is not None for segment in log.segments) <= 3
     await log.close()
     assert sum(segment.is_open for segment in log.segments) == 0
+
+
+@pytest.mark.parametrize("value", ["v", "v" * 2_000])
+async def test_walk_leaves_the_loop_to_others_after_some_batches(
+    disk: FaultyDisk, value: str
+) -> None:
+    log = await create(disk, LogConfig())
+    for _ in range(1_000):
+        append(log, value)
+    turn = 0
+
+    async def count_turns() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count_turns())
+    visits: Counter[int] = Counter()
+    end = await scan(log.segments[0], 0, 0, lambda _header, _position: visits.update((turn,)))
+    counting.cancel()
+    assert end == (log.log_size(), 1_000, None)
+    assert visits.total() == 1_000
+    assert max(visits.values()) <= 128
+    await log.close()
 
 
 async def test_a_thousand_partitions_open_quickly_after_a_clean_stop(disk: FaultyDisk) -> None:
