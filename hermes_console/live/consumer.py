@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import time
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
@@ -27,8 +28,11 @@ FRAME_INTERVAL_S: Final = 0.5
 SESSION_CHECK_S: Final = 15.0
 PARAMETERS_MAX: Final = 16
 PARAMETER_LENGTH_MAX: Final = 300
+CLOSE_FAILED: Final = 1011
 CLOSE_SIGNED_OUT: Final = 4401
 CLOSE_BAD_MESSAGE: Final = 4400
+
+log = logging.getLogger(__name__)
 
 
 class Subscription(NamedTuple):
@@ -60,14 +64,18 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             await self.close(CLOSE_SIGNED_OUT)
             return
         await self.accept()
-        self._sender = asyncio.create_task(self._send_frames())
+        self._sender = asyncio.create_task(self._send())
 
     async def disconnect(self, code: int) -> None:
-        if self._sender is not None:
-            self._sender.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._sender
+        await self._stop_sending()
         await self._join("")
+
+    async def _stop_sending(self) -> None:
+        sender, self._sender = self._sender, None
+        if sender is not None:
+            sender.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await sender
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         try:
@@ -77,6 +85,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
                 await self._join(self._subscription.cluster)
         except BadMessage as error:
             await self.send(json.dumps({"type": "error", "message": str(error)}))
+            await self._stop_sending()
             await self.close(CLOSE_BAD_MESSAGE)
             return
         self._is_paused = message["type"] == "pause"
@@ -87,6 +96,14 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         """From the channel layer: the sampler has a new snapshot."""
         if not self._is_paused:
             self._is_due.set()
+
+    async def _send(self) -> None:
+        """The task's root: a failure ends the socket, the browser connects anew."""
+        try:
+            await self._send_frames()
+        except Exception:
+            log.exception("a live socket failed")
+            await self.close(CLOSE_FAILED)
 
     async def _send_frames(self) -> None:
         """Until the socket ends. Cancellation leaves nothing half sent."""

@@ -87,8 +87,8 @@ class Trend:
 
 
 def is_floor_rising(samples: Sequence[TrendSample], produced_per_s: float) -> bool:
-    """Whether the lowest lag rises from third to third, in total by more than NOISE_S of production,
-    and has not begun to fall in the last sixth.
+    """Whether the lowest lag rises from third to third, in total by more than NOISE_S of
+    production, and has not begun to fall in the last sixth.
 
     `samples` are in order of time; fewer than WINDOW_MS_MIN of them are no trend.
     """
