@@ -19,9 +19,8 @@ from hermes_console import words
 from hermes_console.live.observation import TopicPartition
 from hermes_console.live.progress import Progress
 from hermes_console.live.trend import Rate
-from hermes_console.samples.snapshot import KEEPS_UP_S, Verdict
+from hermes_console.samples.snapshot import Verdict, is_growing
 
-GROWTH_SHARE: Final = 0.05
 REBALANCING: Final = frozenset({"PreparingRebalance", "CompletingRebalance"})
 
 
@@ -104,9 +103,10 @@ def _fine(lag: int, member_count: int, drain_s: float | None, rate: Rate | None)
         return "Caught up." if member_count else "Caught up; no member is connected."
     if drain_s:
         return f"Catches up in about {words.duration(max(1.0, drain_s))}."
-    growth = 0.0 if rate is None else rate.produced - rate.consumed
-    if rate is not None and growth > GROWTH_SHARE * rate.produced and lag > KEEPS_UP_S * growth:
-        return f"Its lag grows by {words.per_second(growth)}: a burst, or the start of a trend."
+    if rate is not None:
+        growth = rate.produced - rate.consumed
+        if is_growing(lag, rate.produced, growth):
+            return f"Its lag grows by {words.per_second(growth)}: a burst, or the start of a trend."
     return "Keeps up."
 
 

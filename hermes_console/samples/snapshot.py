@@ -12,7 +12,8 @@ from enum import StrEnum
 from typing import Any, Final, Self
 
 SNAPSHOT_FORMAT: Final = 1
-KEEPS_UP_S: Final = 10.0
+GROWTH_SHARE: Final = 0.05
+GROWTH_S: Final = 10.0
 
 
 class Verdict(StrEnum):
@@ -124,8 +125,10 @@ class GroupSummary:
 
     @property
     def keeps_up(self) -> bool:
-        """Whether it is fine and about as near to the end as periodic commits allow."""
-        return self.verdict is Verdict.FINE and (self.lag_seconds or 0.0) < KEEPS_UP_S
+        """Whether it is fine and its lag does not grow, not even for a moment's burst."""
+        return self.verdict is Verdict.FINE and not is_growing(
+            self.lag, self.produced_per_s, self.slope_per_s
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +206,15 @@ class ClusterSnapshot:
                 "groups": tuple(_summary(group) for group in fields["groups"]),
             }
         )
+
+
+def is_growing(lag: int | None, produced_per_s: float | None, slope_per_s: float | None) -> bool:
+    """Whether a lag grows by more than GROWTH_SHARE of what arrives and has done so for about
+    GROWTH_S: more than periodic commits explain.
+    """
+    if lag is None or produced_per_s is None or slope_per_s is None:
+        return False
+    return slope_per_s > GROWTH_SHARE * produced_per_s and lag > GROWTH_S * slope_per_s
 
 
 def by_attention(groups: tuple[GroupSummary, ...]) -> list[GroupSummary]:

@@ -105,7 +105,7 @@ class Chart {
     };
     const hasRight = this.series.some((one) => one.axis === "right");
     const axes = [
-      { ...axis, size: 30, space: 80, values: (_, splits) => splits.map((at) => this.timeText(at)) },
+      { ...axis, size: 30, space: 80, values: (_, splits) => timeTexts(splits) },
       { ...axis, size: 62, space: 36, values: (_, splits) => splits.map(compact) },
     ];
     if (hasRight) {
@@ -141,13 +141,6 @@ class Chart {
     return [Math.max(end - this.seconds, Math.min(first, end - SECONDS_MIN)), end];
   }
 
-  timeText(at) {
-    const text = new Date(at * 1000).toISOString();
-    const [begin, end] = this.timeRange();
-    if (end - begin > 86400) return text.slice(5, 10);
-    return end - begin > 300 ? text.slice(11, 16) : text.slice(11, 19);
-  }
-
   showLegend() {
     if (!this.legend) return;
     const index = this.plot?.cursor.idx ?? null;
@@ -169,6 +162,13 @@ class Chart {
     }
     this.legend.replaceChildren(...items);
   }
+}
+
+function timeTexts(splits) {
+  const step = splits.length > 1 ? splits[1] - splits[0] : 60;
+  const texts = splits.map((at) => new Date(at * 1000).toISOString());
+  if (step >= 86400) return texts.map((text) => text.slice(5, 10));
+  return texts.map((text) => (step < 60 ? text.slice(11, 19) : text.slice(11, 16)));
 }
 
 function fromZero(_plot, _min, max) {
