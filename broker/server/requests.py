@@ -14,6 +14,7 @@ from broker.server.slot import ResponseSlot
 from broker.wire.api import API_VERSIONS, APIS, Api, is_supported
 from broker.wire.frame import RequestHeader, decode_request_header, encode_response
 from broker.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+from broker.wire.primitives import EncodeError
 from broker.wire.schema import decoder
 
 if TYPE_CHECKING:
@@ -114,9 +115,14 @@ class Reply:
         error_code = getattr(response, "error_code", 0)
         if error_code:
             self._slot.api_metrics.count_error(error_code)
-        self._slot.complete(
-            [encode_response(header.api_key, header.api_version, header.correlation_id, response)]
-        )
+        try:
+            frame = encode_response(
+                header.api_key, header.api_version, header.correlation_id, response
+            )
+        except EncodeError as error:  # whoever gives the answer may not be the one who asked
+            self._connection.fail(error)
+            return
+        self._slot.complete([frame])
 
 
 def _answer_unsupported(connection: Connection, header: RequestHeader) -> None:

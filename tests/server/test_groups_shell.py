@@ -7,7 +7,9 @@ import asyncio
 import pytest
 
 from broker.client.failure import ClientError, ConnectionLost
-from broker.coordinators.group.effects import Caller
+from broker.coordinators.group.effects import Caller, Effect, Moment
+from broker.coordinators.group.records import GroupStored, StoredMember, to_log
+from broker.coordinators.group.shard import GroupShard
 from broker.errors import ErrorCode
 from broker.server.groups.shard import ShardState
 from broker.simulator.session import Session
@@ -152,6 +154,46 @@ def test_record_that_makes_no_sense_takes_its_shard_offline_and_nothing_else() -
     simulate(scenario)
 
 
+def test_step_that_breaks_an_invariant_takes_its_shard_offline_and_nothing_else() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.prepare()
+        await cluster.enter("g")
+        parked = asyncio.ensure_future(cluster.join("g"))
+        groups = cluster.broker.groups
+        await cluster.until(lambda: groups.member_count() == 2)
+        with pytest.raises(AssertionError):
+            groups.run("g", lambda _: None, _break_invariant)
+        assert (await parked).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert await cluster.commit("g", 1) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        states = [shard.state for shard in groups.shards()]
+        assert states.count(ShardState.OFFLINE) == 1
+        assert states.count(ShardState.READY) == 3
+        await cluster.restart()
+        assert await cluster.commit("other", 1) == 0
+        assert {shard.state for shard in cluster.broker.groups.shards()} == {ShardState.READY}
+
+    simulate(scenario)
+
+
+def test_load_that_breaks_an_invariant_leaves_the_other_shards_loading() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.prepare()
+        broken, *others = cluster.broker.groups.shards()
+        key, value = to_log(GroupStored("g", "consumer", 1, "range", "m", 0, (_member("m"),) * 2))
+        done: list[ErrorCode] = []
+        broken.partition.append_records([(key, value)], done.append)
+        await cluster.until(lambda: done == [ErrorCode.NONE])
+        await cluster.restart()
+        assert [shard.state for shard in cluster.broker.groups.shards()] == [
+            ShardState.OFFLINE,
+            *(ShardState.READY for _ in others),
+        ]
+        assert cluster.world.findings
+        cluster.world.findings.clear()
+
+    simulate(scenario)
+
+
 def test_names_that_no_record_could_hold_end_the_connection_and_change_nothing() -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.prepare()
@@ -271,3 +313,11 @@ def test_metrics_follow_what_groups_do() -> None:
 
 def _caller(outcomes: list[int]) -> Caller:
     return Caller("client", "/127.0.0.1", 9, outcomes.append)
+
+
+def _member(member_id: str) -> StoredMember:
+    return StoredMember(member_id, None, "client", "/127.0.0.1", 60_000, 10_000, b"", b"")
+
+
+def _break_invariant(_shard: GroupShard, _moment: Moment) -> list[Effect]:
+    raise AssertionError

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from broker.config.broker import BrokerSettings
@@ -164,7 +165,7 @@ class GroupCoordinator:
         """
         if self._shards and not self._is_stopped:
             self.broker.spawn(
-                self._scan(lambda groups, group_id, _: groups.on_topic_removed(group_id, topic_id))
+                self._scan(lambda group_id, groups, _: groups.on_topic_removed(group_id, topic_id))
             )
 
     def _schedule_expiry(self) -> None:
@@ -178,18 +179,18 @@ class GroupCoordinator:
     async def _expire(self) -> None:
         try:
             await self._scan(
-                lambda groups, group_id, moment: groups.on_expiry(group_id, self.find_topic, moment)
+                lambda group_id, groups, moment: groups.on_expiry(group_id, self.find_topic, moment)
             )
         finally:
             self._schedule_expiry()
 
-    async def _scan(self, look: Callable[[GroupShard, str, Moment], list[Effect]]) -> None:
+    async def _scan(self, look: Callable[[str, GroupShard, Moment], list[Effect]]) -> None:
         """Run a step for every group there is, in slices."""
         for shard in self._shards:
             for position, group_id in enumerate(list(shard.groups.groups), start=1):
                 if shard.state is not ShardState.READY:
                     break
-                shard.carry_out(look(shard.groups, group_id, self.moment()))
+                shard.take(partial(look, group_id))
                 if position % SLICE_GROUPS == 0:
                     await asyncio.sleep(0)
             await asyncio.sleep(0)

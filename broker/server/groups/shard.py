@@ -5,6 +5,7 @@
 | loading | the log is being replayed         | COORDINATOR_LOAD_IN_PROGRESS | ready, offline  |
 | ready   | serves                            | by its groups                | loading, closed |
 | offline | its log is unreadable or nonsense | COORDINATOR_NOT_AVAILABLE    | restart         |
+|         | or a step broke an invariant      |                              |                 |
 | closed  | the broker stops                  | COORDINATOR_NOT_AVAILABLE    |                 |
 
 Records of one turn of the loop become one append. An answer, a read's too, leaves when everything
@@ -96,18 +97,17 @@ class RunningShard:
         incarnation = self.incarnation
         try:
             groups = await load_shard(self.partition)
+            groups.restore(self._broker.clock.monotonic_ms())
         except (DiskFault, MalformedMessage, Refusal) as error:
-            if self.incarnation == incarnation and self.state is ShardState.LOADING:
-                self.state = ShardState.OFFLINE
-                _log.error(
-                    "groups of this partition are unavailable; repair it and restart the broker",
-                    partition=str(self.partition),
-                    reason=str(error),
-                )
+            if self.incarnation == incarnation:
+                self._go_offline(str(error))
             return
-        if self.incarnation != incarnation or self.state is not ShardState.LOADING:
+        except Exception as error:  # noqa: BLE001 - a broken invariant ends its owner, the shard
+            if self.incarnation == incarnation:
+                self._go_offline(f"broken invariant: {error!r}", error)
             return
-        groups.restore(self._broker.clock.monotonic_ms())
+        if self.incarnation != incarnation:
+            return
         self.groups = groups
         self.state = ShardState.READY
         self._count()
@@ -126,10 +126,20 @@ class RunningShard:
         code = self.unavailable()
         if code is not None:
             reply_to(code)
-            return
-        self.carry_out(step(self.groups, self._coordinator.moment()))
+        else:
+            self.take(step)
 
-    def carry_out(self, effects: Iterable[Effect]) -> None:
+    def take(self, step: Step) -> None:
+        """Run `step` of a shard that serves. A bug in it leaves a state that nobody can trust: the
+        shard goes offline, and the bug is raised to whoever asked.
+        """
+        try:
+            self._carry_out(step(self.groups, self._coordinator.moment()))
+        except Exception as error:
+            self._go_offline(f"broken invariant: {error!r}")
+            raise
+
+    def _carry_out(self, effects: Iterable[Effect]) -> None:
         """In order: records join this turn's append, answers wait for what was appended before
         them.
         """
@@ -137,18 +147,18 @@ class RunningShard:
             if isinstance(effect, Append):
                 self._append(effect)
             else:
-                self.answer(effect)
+                self._answer(effect)
         self._count()
         self._arm_timer()
 
-    def answer(self, reply: Reply) -> None:
+    def _answer(self, reply: Reply) -> None:
         """Let `reply` leave when everything appended so far is committed: at once, when it is."""
         if self._queue:
             self._open.replies.append(reply)
         elif self._appended:
             self._appended[-1].replies.append(reply)
         else:
-            reply.reply_to(reply.response)
+            _tell(reply.reply_to, reply.response)
 
     def _append(self, effect: Append) -> None:
         self._queue.append(to_log(effect.record))
@@ -177,6 +187,9 @@ class RunningShard:
             except Refusal as refusal:
                 self._discard(refusal.code, refusal.message)
                 return
+            except Exception as error:  # noqa: BLE001 - a broken invariant ends its owner, the shard
+                self._go_offline(f"broken invariant: {error!r}", error)
+                return
 
     def _on_append_done(self, batch: _Batch, incarnation: int, code: ErrorCode) -> None:
         if incarnation != self.incarnation:
@@ -187,7 +200,7 @@ class RunningShard:
         batch.appends_left -= 1
         while self._appended and self._appended[0].appends_left == 0:
             for reply in self._appended.popleft().replies:
-                reply.reply_to(reply.response)
+                _tell(reply.reply_to, reply.response)
 
     def _discard(self, code: ErrorCode, reason: str) -> None:
         """What is in memory is ahead of the log: forget it, tell everybody, load again."""
@@ -203,6 +216,15 @@ class RunningShard:
     def _reload(self) -> None:
         if self.state is ShardState.LOADING:
             self._broker.spawn(self.load())
+
+    def _go_offline(self, reason: str, bug: Exception | None = None) -> None:
+        _log.error(
+            "groups of this partition are unavailable; repair it and restart the broker",
+            partition=str(self.partition),
+            reason=reason,
+            exc_info=bug,
+        )
+        self._forget(ShardState.OFFLINE)
 
     def close(self) -> None:
         """Serve no more; whoever waits is told to look for the coordinator again."""
@@ -221,7 +243,7 @@ class RunningShard:
         self._count()
         self._cancel_timer()
         for reply in waiting:
-            reply.reply_to(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            _tell(reply.reply_to, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     # time
 
@@ -243,8 +265,7 @@ class RunningShard:
     def _on_timer(self) -> None:
         self._timer = self._timer_at_ms = None
         if self.state is ShardState.READY:
-            moment = self._coordinator.moment()
-            self.carry_out(self.groups.on_deadline(moment, DEADLINES_PER_STEP))
+            self.take(lambda groups, moment: groups.on_deadline(moment, DEADLINES_PER_STEP))
 
     def _count(self) -> None:
         group_count = len(self.groups.groups)
@@ -255,6 +276,13 @@ class RunningShard:
             for group_id in rebalanced:
                 self._broker.metrics.group_rebalances_total.add(1, group=group_id)
             rebalanced.clear()
+
+
+def _tell(reply_to: ReplyTo, response: Any) -> None:
+    try:
+        reply_to(response)
+    except Exception as error:  # noqa: BLE001 - the bug of one who waits is not the shard's
+        _log.error("an answer could not be delivered", exc_info=error)
 
 
 def _chunks(pairs: list[LogPair]) -> Iterable[list[LogPair]]:
