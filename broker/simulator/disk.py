@@ -20,6 +20,8 @@ from broker.ports import Buffer, DiskFault, DiskFull
 from broker.simulator.loop import Process, ProcessKilled, SimulatedLoop
 
 TOTAL_BYTES: Final = 1 << 40
+LOST_NAME_PROBABILITY: Final = 0.2
+"""At a power cut: each unsynced change of names is the first lost one of its directories."""
 
 
 @dataclass(slots=True)
@@ -52,6 +54,18 @@ class Inode:
     is_dirty: bool = False
 
 
+@dataclass(slots=True, eq=False)
+class Directory:
+    """`synced` are the names that are durable."""
+
+    entries: dict[str, Inode | Directory] = field(default_factory=dict)
+    synced: dict[str, Inode | Directory] = field(default_factory=dict)
+
+
+Link = tuple[Directory, str, Inode | Directory | None]
+"""A name in a directory; None removes it. A rename is two of them at once."""
+
+
 class DiskImage:
     """The disk of one host."""
 
@@ -61,55 +75,69 @@ class DiskImage:
         self.append_count = 0
         self.appended_bytes = 0
         self.fault_count = 0
-        self.files: dict[str, Inode] = {}
-        self.directories: set[str] = {""}
-        self._synced_files: dict[str, Inode] = {}
-        self._synced_directories: set[str] = {""}
-        self._unsynced_names: list[_NameChange] = []
+        self.root = Directory()
+        self._unsynced: list[tuple[Link, ...]] = []
 
-    def change_name(self, change: _NameChange) -> None:
-        change.apply(self.files, self.directories)
-        self._unsynced_names.append(change)
+    def find(self, path: str) -> Inode | Directory | None:
+        """What stands at `path`; "" is the root."""
+        node: Inode | Directory | None = self.root
+        for name in path.split("/") if path else ():
+            if not isinstance(node, Directory):
+                return None
+            node = node.entries.get(name)
+        return node
 
-    def sync_names(self, directory: str) -> None:
-        """The names in `directory` are durable, and with them every change that came before
-        theirs there.
-        """
-        kept: list[_NameChange] = []
-        for change in self._unsynced_names:
-            if change.directory == directory:
-                change.apply(self._synced_files, self._synced_directories)
+    def content(self, path: str) -> bytes:
+        """Of an existing file, as the page cache has it."""
+        node = self.find(path)
+        assert isinstance(node, Inode), f"{path} is a file"
+        return bytes(node.content)
+
+    def change(self, *links: Link) -> None:
+        """Change names, all at once."""
+        _apply(links, is_synced=False)
+        self._unsynced.append(links)
+
+    def sync_names(self, directory: Directory) -> None:
+        """The names in `directory` are durable, and every earlier change that they hang on."""
+        wanted = {id(directory)}
+        durable: list[tuple[Link, ...]] = []
+        kept: list[tuple[Link, ...]] = []
+        for links in reversed(self._unsynced):
+            touched = {id(link[0]) for link in links}
+            if touched & wanted:
+                wanted |= touched
+                durable.append(links)
             else:
-                kept.append(change)
-        self._unsynced_names = kept
+                kept.append(links)
+        for links in reversed(durable):
+            _apply(links, is_synced=True)
+        self._unsynced = kept[::-1]
 
     def cut_power(self) -> None:
-        """The host loses power: per directory any prefix of the unsynced names survives, per
-        file any torn state.
+        """The host loses power: of each directory's changes any first part survives (a rename
+        wholly or not at all), of each file's unsynced part any torn state.
         """
-        survivors = self._surviving_names()
-        for change in self._unsynced_names:
-            if change in survivors:
-                change.apply(self._synced_files, self._synced_directories)
-        self._unsynced_names.clear()
-        self.files = dict(self._synced_files)
-        self.directories = set(self._synced_directories)
-        for path in sorted(self.files):
-            inode = self.files[path]
-            if inode.is_dirty:
-                inode.content = self._torn(inode)
-                inode.synced = bytes(inode.content)
-                inode.is_dirty = False
+        stopped: set[int] = set()
+        for links in self._unsynced:
+            touched = {id(link[0]) for link in links}
+            if touched & stopped or self.random.random() < LOST_NAME_PROBABILITY:
+                stopped |= touched
+            else:
+                _apply(links, is_synced=True)
+        self._unsynced.clear()
+        self._restore(self.root)
 
-    def _surviving_names(self) -> list[_NameChange]:
-        by_directory: dict[str, list[_NameChange]] = {}
-        for change in self._unsynced_names:
-            by_directory.setdefault(change.directory, []).append(change)
-        survivors: list[_NameChange] = []
-        for directory in sorted(by_directory):
-            changes = by_directory[directory]
-            survivors.extend(changes[: self.random.randint(0, len(changes))])
-        return survivors
+    def _restore(self, directory: Directory) -> None:
+        directory.entries = dict(directory.synced)
+        for name in sorted(directory.entries):
+            node = directory.entries[name]
+            if isinstance(node, Directory):
+                self._restore(node)
+            elif node.is_dirty:
+                node.content = self._torn(node)
+                node.synced = bytes(node.content)
+                node.is_dirty = False
 
     def _torn(self, inode: Inode) -> bytearray:
         content, synced = inode.content, inode.synced
@@ -122,40 +150,13 @@ class DiskImage:
         return torn
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _NameChange:
-    """One entry of a directory: `inode` None removes `path`; `source` is the old name of a
-    rename.
-    """
-
-    directory: str
-    path: str
-    inode: Inode | None
-    source: str | None = None
-    is_directory: bool = False
-
-    def apply(self, files: dict[str, Inode], directories: set[str]) -> None:
-        if self.is_directory and self.inode is None and self.source is None:
-            directories.add(self.path)
-        elif self.is_directory:
-            self._move_tree(files, directories)
-        elif self.inode is None:
-            files.pop(self.path, None)
-            directories.discard(self.path)
+def _apply(links: Sequence[Link], *, is_synced: bool) -> None:
+    for directory, name, node in links:
+        names = directory.synced if is_synced else directory.entries
+        if node is None:
+            names.pop(name, None)
         else:
-            if self.source is not None:
-                files.pop(self.source, None)
-            files[self.path] = self.inode
-
-    def _move_tree(self, files: dict[str, Inode], directories: set[str]) -> None:
-        source = self.source or ""
-        for path in [each for each in files if each.startswith(source + "/")]:
-            files[self.path + path[len(source) :]] = files.pop(path)
-        for path in [
-            each for each in directories if each == source or each.startswith(source + "/")
-        ]:
-            directories.discard(path)
-            directories.add(self.path + path[len(source) :])
+            names[name] = node
 
 
 class SimulatedDisk:
@@ -167,16 +168,14 @@ class SimulatedDisk:
         self.image = image
 
     def exists(self, path: str) -> bool:
-        return path in self.image.files or path in self.image.directories
+        return self.image.find(path) is not None
 
     def is_directory(self, path: str) -> bool:
-        return path in self.image.directories
+        return isinstance(self.image.find(path), Directory)
 
     def list_directory(self, path: str) -> list[str]:
-        prefix = path + "/" if path else ""
-        names = [*self.image.files, *self.image.directories]
-        inside = {name[len(prefix) :] for name in names if name.startswith(prefix) and name != path}
-        return sorted(name for name in inside if name and "/" not in name)
+        node = self.image.find(path)
+        return sorted(node.entries) if isinstance(node, Directory) else []
 
     def file_size(self, path: str) -> int:
         return len(self._inode(path).content)
@@ -190,7 +189,7 @@ class SimulatedDisk:
         if self.exists(path):
             raise FileExistsError(path)
         inode = Inode()
-        self._change(_NameChange(self._parent(path), path, inode))
+        self._change((*self._place(path), inode))
         return SimulatedFile(self, path, inode)
 
     def read_file(self, path: str) -> bytes:
@@ -199,55 +198,52 @@ class SimulatedDisk:
     async def replace_file(self, path: str, content: bytes) -> None:
         await self.pause()
         self.check_space(path)
-        directory = self._parent(path)
+        directory, name = self._place(path)
         inode = Inode(bytearray(content), bytes(content))
-        temporary = f"{path}.new.tmp"
-        self._change(_NameChange(directory, temporary, inode))
+        self._change((directory, f"{name}.new.tmp", inode))
         await self.pause()  # a kill here leaves the temporary file
-        self._change(_NameChange(directory, path, inode, source=temporary))
+        self._change((directory, f"{name}.new.tmp", None), (directory, name, inode))
         await self.pause()
         if self.process.is_alive:
             self.image.sync_names(directory)
 
     async def make_directory(self, path: str) -> None:
         await self.pause()
+        self.check_space(path)
         parts = path.split("/")
         for count in range(1, len(parts) + 1):
             directory = "/".join(parts[:count])
-            if directory not in self.image.directories:
-                parent = "/".join(parts[: count - 1])
-                self._change(_NameChange(parent, directory, None, is_directory=True))
+            if not self.exists(directory):
+                self._change((*self._place(directory), Directory()))
 
     def rename(self, source: str, target: str) -> None:
-        directory = self._parent(target)
-        if source in self.image.directories:
-            if self.exists(target) and self.list_directory(target):
-                raise DiskFault(source, f"{target} is not empty")
-            self._change(_NameChange(directory, target, None, source=source, is_directory=True))
-        else:
-            self._change(_NameChange(directory, target, self._inode(source), source=source))
+        node = self.image.find(source)
+        if node is None:
+            raise FileNotFoundError(source)
+        if self.is_directory(target) and self.list_directory(target):
+            raise DiskFault(source, f"{target} is not empty")
+        self._change((*self._place(source), None), (*self._place(target), node))
 
     async def sync_directory(self, path: str) -> None:
         await self.pause()
-        if path not in self.image.directories:
+        node = self.image.find(path)
+        if not isinstance(node, Directory):
             raise FileNotFoundError(path)
         if self.process.is_alive:
-            self.image.sync_names(path)
+            self.image.sync_names(node)
 
     async def unlink(self, path: str) -> None:
         await self.pause()
-        if path in self.image.files:
-            self._change(_NameChange(self._parent(path), path, None))
+        if isinstance(self.image.find(path), Inode):
+            self._change((*self._place(path), None))
 
     async def remove_tree(self, path: str) -> None:
-        """File by file: a kill may leave a part."""
-        inside = [each for each in sorted(self.image.files) if each.startswith(path + "/")]
-        for each in inside:
-            await self.unlink(each)
-        names = sorted(self.image.directories, reverse=True)
-        for each in [name for name in names if name == path or name.startswith(path + "/")]:
-            await self.pause()
-            self._change(_NameChange(self._parent(each), each, None))
+        """Name by name: a kill may leave a part."""
+        for name in self.list_directory(path):
+            await self.remove_tree(f"{path}/{name}")
+        await self.pause()
+        if self.exists(path):
+            self._change((*self._place(path), None))
 
     def free_bytes(self) -> int:
         return 0 if self.image.faults.is_full else TOTAL_BYTES // 2
@@ -281,20 +277,21 @@ class SimulatedDisk:
         raise ProcessKilled
 
     def _inode(self, path: str) -> Inode:
-        inode = self.image.files.get(path)
-        if inode is None:
+        node = self.image.find(path)
+        if not isinstance(node, Inode):
             raise FileNotFoundError(path)
-        return inode
+        return node
 
-    def _parent(self, path: str) -> str:
-        directory = path.rpartition("/")[0]
-        if directory not in self.image.directories:
+    def _place(self, path: str) -> tuple[Directory, str]:
+        parent, _, name = path.rpartition("/")
+        directory = self.image.find(parent)
+        if not isinstance(directory, Directory):
             raise FileNotFoundError(f"no directory for {path}")
-        return directory
+        return directory, name
 
-    def _change(self, change: _NameChange) -> None:
+    def _change(self, *links: Link) -> None:
         if self.process.is_alive:
-            self.image.change_name(change)
+            self.image.change(*links)
 
 
 class SimulatedFile:

@@ -6,6 +6,7 @@ the world heals.
 | kill              | SIGKILL to the broker, now                                                  |
 | kill_in_append    | SIGKILL inside one of the next appends: a prefix of it is written           |
 | kill_in_operation | SIGKILL inside one of the next creates, renames, syncs or unlinks           |
+| power_cut         | the whole site goes dark: unsynced writes are lost, everybody starts anew   |
 | stop              | a clean stop and a new start                                                |
 | kill_client       | one or two clients are killed and start anew                                |
 | pause_client      | a client's process stands still for seconds                                 |
@@ -40,6 +41,8 @@ CLOCK_JUMP_MS_MAX: Final = 12 * 3_600_000
 """Either way from true time: below every retention and expiration."""
 SLOW_DELAY_S_MAX: Final = 1.0
 MIX_PROBABILITY: Final = 0.5
+RARE: Final = {"power_cut": 0.15}
+"""What hides other faults' harm is in few mixes."""
 COLD_PROBABILITY: Final = 0.9
 
 SPARED: Final = frozenset({"recycler-0"})
@@ -56,17 +59,20 @@ class Nemesis:
         clients: list[str],
         restart_client: Callable[[str], None],
         client_process: Callable[[str], Process],
+        cut_power: Callable[[], None],
     ) -> None:
         self.world = world
         self.host = host
         self._random = world.random_for("nemesis")
         self._restart_client = restart_client
         self._client_process = client_process
+        self._cut_power = cut_power
         self._clients = [name for name in clients if name not in SPARED]
         self._faults: dict[str, Callable[[], Awaitable[None]]] = {
             "kill": self._kill,
             "kill_in_append": self._kill_in_append,
             "kill_in_operation": self._kill_in_operation,
+            "power_cut": self._power_cut,
             "stop": self._stop,
             "kill_client": self._kill_client,
             "pause_client": self._pause_client,
@@ -84,7 +90,7 @@ class Nemesis:
         self.mix = {
             name: self._random.randint(1, 5)
             for name in self._faults
-            if self._random.random() < MIX_PROBABILITY
+            if self._random.random() < RARE.get(name, MIX_PROBABILITY)
         } or {"kill": 1}
 
     async def run(self) -> None:
@@ -127,6 +133,9 @@ class Nemesis:
     async def _kill_in_operation(self) -> None:
         self.host.wanted = True
         self.host.image.faults.kill_at_operation = self._random.randint(2, 40)
+
+    async def _power_cut(self) -> None:
+        self._cut_power()
 
     async def _stop(self) -> None:
         self.host.wanted = False

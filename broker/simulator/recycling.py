@@ -88,10 +88,11 @@ class Recycler:
 
     async def run(self) -> None:
         await find_coordinator(self._session, NAME)
+        await delete_topic(self.world, self._session, TOPIC)  # an earlier recycler's
         incarnation = 0
         while not self.world.is_healing:
             incarnation += 1
-            await self._live_once(f"{TOPIC}/{incarnation}")
+            await self._live_once(f"{TOPIC}/{self.node.name}/{incarnation}")
         self.is_done = True
         self._session.close()
 

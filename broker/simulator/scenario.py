@@ -138,7 +138,12 @@ class Scenario:
         self.clients: dict[str, tuple[Node, Client]] = {}
         self._incarnations: Counter[str] = Counter()
         self.nemesis = Nemesis(
-            world, self.host, list(self.programs), self.restart_client, self.process_of
+            world,
+            self.host,
+            list(self.programs),
+            self.restart_client,
+            self.process_of,
+            self.cut_power,
         )
         if mix is not None:
             self.nemesis.mix = dict(mix)
@@ -162,6 +167,17 @@ class Scenario:
         await self._in(admin, self._read_finals(Session(admin)))
         supervisor.cancel()
         await self.host.stop()
+
+    def cut_power(self) -> None:
+        """Every machine goes dark; what comes back is what the disk had synced, and maybe more."""
+        self.world.counters["power cuts"] += 1
+        self.host.kill()
+        for node, _client in self.clients.values():
+            self.world.loop.kill(node.process)
+        self.host.image.cut_power()
+        self.world.history.record(self.world.loop.time(), "power cut")
+        for name in self.programs:
+            self._start_client(name)
 
     def process_of(self, name: str) -> Process:
         """The client's present incarnation."""

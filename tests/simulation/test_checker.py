@@ -171,6 +171,19 @@ def test_acknowledged_commit_that_vanished_is_found() -> None:
     assert Story().commit(5).committed(-1).broken() == {"committed offset never moves back"}
 
 
+def test_power_cut_takes_back_what_was_seen_but_brings_nothing_that_was_not_sent() -> None:
+    def before() -> Story:
+        story = Story().send("a", offset=0).poll(0, (0, "a"), watermark=1).commit(1)
+        story.history.record(0.0, "power cut")
+        return story
+
+    lost = before().committed(-1).send("b", offset=0, producer="q").poll(0, (0, "b"), watermark=1)
+    assert lost.final(0, 1, (0, "b")).broken() == set()
+    assert before().final(0, 1, (0, "a")).committed(1).broken() == set()
+    assert before().final(0, 1, (0, "x")).broken() == {"nothing phantom"}
+    assert before().committed(7).broken() == {"committed offset never moves back"}
+
+
 def test_question_asked_before_the_commit_may_be_answered_from_before() -> None:
     story = Story()
     moment = story.history.now()

@@ -78,8 +78,8 @@ def test_kill_inside_an_append_leaves_a_prefix(seed: int) -> None:
             file.append([b"from the grave"])
 
     host.run(write)
-    assert b"firstsecond".startswith(bytes(host.image.files["a"].content))
-    assert host.image.files["a"].content.startswith(b"first")
+    assert b"firstsecond".startswith(host.image.content("a"))
+    assert host.image.content("a").startswith(b"first")
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -96,7 +96,7 @@ def test_power_cut_keeps_what_was_synced_and_any_part_of_the_rest(seed: int) -> 
 
     host.run(write)
     host.image.cut_power()
-    content = bytes(host.image.files["a"].content)
+    content = host.image.content("a")
     assert content.startswith(b"synced")
     tail = content[6:].rstrip(b"\0")
     assert b"unsynced".startswith(tail)
@@ -115,10 +115,30 @@ def test_power_cut_outcomes_differ_between_seeds() -> None:
 
         host.run(write)
         host.image.cut_power()
-        lengths.add(len(host.image.files["a"].content))
-        names.add("b" in host.image.files)
+        lengths.add(len(host.image.content("a")))
+        names.add(host.image.find("b") is not None)
     assert len(lengths) > 10
     assert names == {True, False}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_renamed_tree_is_at_one_of_its_places_after_a_power_cut(seed: int) -> None:
+    host = Host(seed)
+
+    async def write(disk: SimulatedDisk) -> None:
+        await disk.make_directory("t/x")
+        await disk.make_directory("trash")
+        await disk.replace_file("t/x/f", b"1")
+        for path in ("t", ""):
+            await disk.sync_directory(path)
+        disk.rename("t/x", "trash/x")
+        await disk.make_directory("t/x")
+
+    host.run(write)
+    host.image.cut_power()
+    places = [path for path in ("t/x/f", "trash/x/f") if host.image.find(path) is not None]
+    assert len(places) == 1
+    assert host.image.content(places[0]) == b"1"
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -132,7 +152,7 @@ def test_replaced_file_is_old_or_new_after_a_power_cut(seed: int) -> None:
 
     host.run(write)
     host.image.cut_power()
-    assert bytes(host.image.files["a"].content) in {b"old", b"new"}
+    assert host.image.content("a") in {b"old", b"new"}
 
 
 def test_full_disk_writes_a_prefix_and_recovers() -> None:
