@@ -244,10 +244,11 @@ class Metrics:
     )
     queued_responses: Gauge = _gauge(
         "hermes_queued_responses",
-        "Answers that are ready and wait for an earlier one or for their client to read.",
+        "Connections whose answers wait in memory for their client to read.",
     )
     inflight_bytes: Gauge = _gauge(
-        "hermes_inflight_bytes", "Bytes held for requests, half-received ones included."
+        "hermes_inflight_bytes",
+        "Bytes held for requests, half-received ones included, and for answers of fetches.",
     )
     parked_fetches: Gauge = _gauge("hermes_parked_fetches", "Fetches that wait for records.")
     malformed_requests_total: Counter = _counter(
@@ -317,7 +318,9 @@ class Metrics:
         ("outcome",),
     )
     disk_faults_total: Counter = _counter(
-        "hermes_disk_faults_total", "Failed disk operations.", ("kind",)
+        "hermes_disk_faults_total",
+        "Disk faults: full, fault (took a partition offline), read (a place cannot be read).",
+        ("kind",),
     )
     metastore_faults_total: Counter = _counter(
         "hermes_metastore_faults_total", "Failed metastore operations."

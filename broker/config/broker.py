@@ -205,8 +205,8 @@ class BrokerSettings:
     )
     hermes_shutdown_timeout_ms: int = setting(
         "hermes.shutdown.timeout.ms",
-        10_000,
-        "How long a stopping broker waits for requests under way.",
+        5_000,
+        "How long a stopping broker waits for clients to take the answers that are ready.",
         unit=Unit.MS,
         minimum=0,
         maximum=INT32_MAX,
@@ -313,7 +313,7 @@ class BrokerSettings:
         15_000,
         "How long the cleaner rests when there is nothing to clean.",
         unit=Unit.MS,
-        minimum=0,
+        minimum=100,
         maximum=INT64_MAX,
         live=True,
     )

@@ -40,7 +40,10 @@ be smaller.
 """
 
 CLOSE_LINGER_MS: Final = 5_000
-"""How long a closed connection may take to drain its last answers."""
+"""How long a closed connection may take to drain its last answers while the broker runs."""
+
+STOP_POLL_MS: Final = 10
+"""A stopping broker looks this often whether its connections have drained."""
 
 WRITE_STALL_MS_MAX: Final = 30_000
 """A client that reads nothing for this long while answers wait for it is cut off."""

@@ -17,6 +17,7 @@ from broker.server.limits import (
     CLOSE_LINGER_MS,
     DESCRIPTORS_RESERVED_SHARE,
     RECEIVE_BUFFER_BYTES,
+    STOP_POLL_MS,
     SWEEP_INTERVAL_MS,
     SWEEP_SLICE_COUNT,
     SWEEPS_PER_DESCRIPTOR_COUNT,
@@ -130,15 +131,15 @@ class ConnectionTable:
             await self._sweep()
 
     async def close_all(self, linger_ms: int) -> None:
-        """Send what is ready, close all, and cut off whoever does not take it in time."""
+        """Send what is ready, close all, and cut off whoever does not take it in `linger_ms`."""
         self._is_closed = True
         for connection in tuple(self._connections):
             connection.close("the broker is stopping", CloseKind.STOPPING)
         self.broker.turn.settle()
-        waited_ms = 0
-        while self._connections and waited_ms < min(linger_ms, CLOSE_LINGER_MS):
-            await asyncio.sleep(0.01)
-            waited_ms += 10
+        for _ in range(linger_ms // STOP_POLL_MS):
+            if not self._connections:
+                break
+            await asyncio.sleep(STOP_POLL_MS / 1000)
         for connection in tuple(self._connections):
             connection.abort()
         await asyncio.sleep(0)
@@ -168,7 +169,8 @@ class ConnectionTable:
     def _look_at(self, connection: Connection, now_ms: float) -> None:
         settings = self.broker.settings
         if connection.closing_since_ms is not None:
-            if now_ms - connection.closing_since_ms > CLOSE_LINGER_MS:
+            is_late = now_ms - connection.closing_since_ms > CLOSE_LINGER_MS
+            if is_late and not self._is_closed:  # at the end, close_all knows how long
                 connection.abort()
         elif connection.has_unread_answers:
             is_pressed = self.fetch_memory.free_bytes <= 0

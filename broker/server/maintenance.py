@@ -123,4 +123,4 @@ class Maintenance:
         return self._broker.settings.log_retention_check_interval_ms
 
     def _cleaner_backoff_ms(self) -> int:
-        return max(100, self._broker.settings.log_cleaner_backoff_ms)
+        return self._broker.settings.log_cleaner_backoff_ms
