@@ -427,7 +427,7 @@ class PartitionLog:
             result: ReadResult = done.value
             return result
         except (DiskFault, FileNotFoundError, Refusal) as fault:
-            raise self._refuse_read(fault) from fault
+            raise self.refuse_read(fault) from fault
         plan.close()
         return None
 
@@ -453,7 +453,7 @@ class PartitionLog:
                 return result
             except (DiskFault, FileNotFoundError, Refusal) as fault:
                 if want is None or want.segment in self.segments:
-                    raise self._refuse_read(fault) from fault
+                    raise self.refuse_read(fault) from fault
         raise Refusal(
             ErrorCode.KAFKA_STORAGE_ERROR,
             f"segments of {self.directory} are being replaced: read again",
@@ -475,7 +475,8 @@ class PartitionLog:
             reach, self.positions, offset, max_bytes, end_offset, at_least_one=at_least_one
         )
 
-    def _refuse_read(self, fault: Exception) -> Refusal:
+    def refuse_read(self, fault: DiskFault | FileNotFoundError | Refusal) -> Refusal:
+        """What a reader hears of `fault`; what was found broken is noted in `damage`."""
         if isinstance(fault, Refusal):
             if fault.code == ErrorCode.KAFKA_STORAGE_ERROR:
                 self.note_damage(fault.message)

@@ -66,6 +66,7 @@ class Partition:
 
     __slots__ = (
         "_around",
+        "_damage_reported",
         "_in_sync_count",
         "_is_dirty",
         "_leader",
@@ -114,6 +115,7 @@ class Partition:
         self.high_watermark = 0
         self.topic_metrics = TopicMetrics(around.metrics, topic)
         self._log = log
+        self._damage_reported = 0 if log is None else len(log.damage)
         self._leader: PartitionLeader | None = None
         self._staged: list[Ack] = []
         self._staged_bytes = 0
@@ -279,9 +281,9 @@ class Partition:
         """
         try:
             return self.log.read(offset, max_bytes, end_offset, at_least_one=at_least_one)
-        except DiskFault as fault:
-            self.take_offline(str(fault))
-            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, OFFLINE_MESSAGE) from fault
+        except Refusal:
+            self.report_damage()
+            raise
 
     async def read_cold(
         self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool
@@ -291,9 +293,23 @@ class Partition:
             return await self.log.read_cold(
                 offset, max_bytes, end_offset, at_least_one=at_least_one
             )
-        except DiskFault as fault:
-            self.take_offline(str(fault))
-            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, OFFLINE_MESSAGE) from fault
+        except Refusal:
+            self.report_damage()
+            raise
+
+    def report_damage(self) -> None:
+        """Log and count what readers found broken since the last report: the other places of the
+        log are still served.
+        """
+        damage = [] if self._log is None else self._log.damage
+        for reason in damage[self._damage_reported :]:
+            self._around.metrics.disk_faults_total.add(1, kind="read")
+            _log.error(
+                "records cannot be read; repair the disk or restore the partition's directory",
+                partition=str(self),
+                reason=reason,
+            )
+        self._damage_reported = len(damage)
 
     def park(self, fetch: ParkedFetch) -> None:
         """Tell `fetch` when more can be read here, until `unpark`."""

@@ -257,3 +257,24 @@ async def test_what_a_deleted_incarnation_left_is_not_taken_for_the_new_one(tmp_
         await assert_all_agree(node, store)
     async with serving(tmp_path, store) as node:
         await assert_all_agree(node, store)
+
+
+async def test_records_that_cannot_be_read_are_reported_once_and_the_partition_serves_on(
+    tmp_path: Path,
+) -> None:
+    async with serving(tmp_path, MemoryMetastore()) as node:
+        await node.catalog.create_topic(WantedTopic("t", 1))
+        partition = node.partitions.get("t", 0)
+        assert partition is not None
+        await write_record(partition)
+        await write_record(partition)
+        (log_file,) = (tmp_path / "topics" / "t").rglob("*.log")
+        log_file.write_bytes(b"\xff" * log_file.stat().st_size)
+        for _ in range(3):
+            with pytest.raises(Refusal) as caught:
+                await partition.read_cold(0, 1_000, 2, at_least_one=True)
+            assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert node.metrics.disk_faults_total.labels(kind="read").value == 1
+        assert partition.offline_reason is None
+        await write_record(partition)
+        assert partition.high_watermark == 3
