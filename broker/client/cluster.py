@@ -282,7 +282,8 @@ class Cluster:
     def release(self, purpose: str) -> None:
         """Close the connections of that purpose."""
         for target in [key for key in self._links if key.purpose == purpose]:
-            self._links.pop(target).connection.close()
+            self._links[target].connection.close()
+            self._forget(target)
 
     async def controller(self) -> int:
         """The node for administration. One attempt."""
@@ -390,9 +391,13 @@ class Cluster:
 
     def _drop_closed(self) -> None:
         for target in [key for key, link in self._links.items() if not link.connection.is_open]:
-            del self._links[target]
-            if not self._opening[target].locked():
-                del self._opening[target]
+            self._forget(target)
+
+    def _forget(self, target: _Target) -> None:
+        """Drop a closed connection, and its lock unless somebody is opening the next one."""
+        del self._links[target]
+        if not self._opening[target].locked():
+            del self._opening[target]
 
 
 def parse_address(text: str) -> tuple[str, int]:

@@ -36,9 +36,8 @@ class ConfigSynonym(NamedTuple):
 
 
 class EffectiveConfig(NamedTuple):
-    """What is in force and why; `chain[0]` is in force. A sensitive value is shown to nobody.
-
-    None.
+    """What is in force and why; `chain[0]` is in force. A sensitive value is shown to nobody: it
+    reads as None.
     """
 
     setting: Setting

@@ -120,6 +120,5 @@ class GroupSettings:
         if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
             yield (
                 f"group.min.session.timeout.ms ({self.group_min_session_timeout_ms}) must not be "
-                f"above "
-                f"group.max.session.timeout.ms ({self.group_max_session_timeout_ms})"
+                f"above group.max.session.timeout.ms ({self.group_max_session_timeout_ms})"
             )

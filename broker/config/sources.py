@@ -1,11 +1,11 @@
 """Layers of settings from what a process was given: a parsed file, its environment, its command
 line. Pure.
 
-| source      | name of `log.segment.bytes`                                             |
-|-------------|-------------------------------------------------------------------------|
-| YAML file   | `log.segment.bytes: 1073741824`, one flat line                          |
-| environment | `HERMES_BROKER_LOG_SEGMENT_BYTES` (clients: `HERMES_CLIENT_…`)          |
-| flag        | `--log-segment-bytes 1073741824`, or with `=`                           |
+| source      | name of `log.segment.bytes`                    |
+|-------------|------------------------------------------------|
+| YAML file   | `log.segment.bytes: 1073741824`, one flat line |
+| environment | `HERMES_BROKER_LOG_SEGMENT_BYTES`              |
+| flag        | `--log-segment-bytes 1073741824`, or with `=`  |
 
 A flag wins over the environment, the environment over the file.
 """
@@ -18,7 +18,6 @@ from typing import Any, Final, NamedTuple
 from broker.config.setting import Layer, Setting, settings_of, unknown_name
 
 BROKER_PREFIX: Final = "HERMES_BROKER_"
-CLIENT_PREFIX: Final = "HERMES_CLIENT_"
 
 
 class Flags(NamedTuple):

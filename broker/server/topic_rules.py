@@ -145,6 +145,5 @@ def _check_cap(added: int, facts: ClusterFacts) -> None:
         raise Refusal(
             ErrorCode.INVALID_PARTITIONS,
             f"{added} more partitions are too many: the node has {facts.partition_count} and may "
-            f"have "
-            f"{facts.partition_count_max} (hermes.partitions.max)",
+            f"have {facts.partition_count_max} (hermes.partitions.max)",
         )

@@ -22,6 +22,9 @@ from broker.wire.api import APIS
 
 DIRECTORY: Final = Path(__file__).resolve().parent.parent.parent / "docs" / "reference"
 _NOTICE: Final = "<!-- Made by `./hermes docs` from the tables in the code: change those. -->"
+_CLIENT: Final = (
+    "Of HermesMQ's own client, given to it in code: no file, variable or flag sets them."
+)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -42,7 +45,7 @@ def settings_page() -> str:
         ("Broker", BrokerSettings, "Of one broker process, and cluster-wide defaults of topics."),
         ("Topic", TopicSettings, "Of one topic; what it does not set comes from its broker."),
         ("Group", GroupSettings, "Of the group coordinator; part of the broker's settings."),
-        ("Client", ClientSettings, "Of HermesMQ's own client."),
+        ("Client", ClientSettings, _CLIENT),
     ]
     lines = [
         *("# Settings", "", _NOTICE, ""),

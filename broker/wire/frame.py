@@ -1,4 +1,5 @@
-"""Frames and headers: int32 size, header, body. Produce and Fetch have faster ways in `hot`.
+"""Frames and headers: int32 size, header, body. Produce and Fetch have faster ways
+in `fast_produce` and `fast_fetch`.
 
 | request header            | response header            |
 |---------------------------|----------------------------|

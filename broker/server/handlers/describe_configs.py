@@ -107,8 +107,8 @@ def broker_of_resource(broker: Broker, resource_type: int, name: str) -> int | N
     if resource_type != ResourceType.BROKER:
         raise Refusal(
             ErrorCode.INVALID_REQUEST,
-            f"resources of type {resource_type} have no settings here; topics (2) and brokers (4) "
-            f"do",
+            f"resources of type {resource_type} have no settings here, "
+            "topics (2) and brokers (4) have",
         )
     if name == "":
         return None
