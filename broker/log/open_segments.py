@@ -61,5 +61,8 @@ class OpenSegments:
             )
             if reason is not None:
                 log.note_damage(reason)
+            if segment.index is None:  # others closed it while its files were written
+                self.touch(segment)
+                segment.load_index()
         assert segment.times is not None, "an index is loaded with its times"
         return segment.times

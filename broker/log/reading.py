@@ -249,7 +249,6 @@ def damaged(segment: Segment, position: int, reason: str) -> Refusal:
 
 
 def _index_of(segment: Segment) -> Generator[Want, bytes, SegmentIndex]:
-    if segment.index is None:
+    while segment.index is None:  # between loading it and going on, others may have closed it again
         yield Want(segment, 0, 0)
-    assert segment.index is not None, "the driver loads the index that it is asked for"
     return segment.index

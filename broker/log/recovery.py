@@ -262,11 +262,11 @@ async def rebuild_index(segment: Segment, interval: int, append_time: int) -> st
     """Build a closed segment's index from its log and write both files; what is wrong with the log,
     or None.
     """
-    segment.index = SegmentIndex(segment.base_offset)
-    segment.times = Times()
-    end = await scan(
-        segment, 0, segment.base_offset, IndexVisitor(segment, interval, append_time).visit
-    )
+    draft = Segment(segment.disk, segment.directory, segment.base_offset, segment.size)
+    draft.index, draft.times = SegmentIndex(segment.base_offset), Times()
+    visitor = IndexVisitor(draft, interval, append_time)
+    end = await scan(segment, 0, segment.base_offset, visitor.visit)
+    segment.index, segment.times = draft.index, draft.times  # nobody sees a part of them
     if end.reason is None:
         await segment.write_index(segment.encode_index_files())
         return None
