@@ -61,8 +61,8 @@ class Maintenance:
                         "no space for a new segment", partition=str(partition), fault=str(fault)
                     )
                     await asyncio.sleep(ROLL_RETRY_MS / 1000)
-                except (DiskFault, Refusal) as fault:  # refused: the log went offline meanwhile
-                    partition.take_offline(str(fault))
+                except (DiskFault, FileNotFoundError, Refusal) as fault:
+                    partition.take_offline(str(fault))  # or it was deleted meanwhile
         finally:
             partition.is_rolling = False
 
@@ -106,8 +106,8 @@ class Maintenance:
             await work(partition)
         except DiskFull as fault:
             _log.error("no space for maintenance", partition=str(partition), fault=str(fault))
-        except (DiskFault, Refusal) as fault:  # refused: the log went offline meanwhile
-            partition.take_offline(str(fault))
+        except (DiskFault, FileNotFoundError, Refusal) as fault:
+            partition.take_offline(str(fault))  # or it was deleted meanwhile
         except Exception as error:  # noqa: BLE001 - one partition's bug must not stop the others' maintenance
             _log.error("maintenance failed", partition=str(partition), exc_info=error)
 
