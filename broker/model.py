@@ -38,13 +38,6 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
-class TopicIdPartition(NamedTuple):
-    """One partition of one incarnation of a topic: a recreated topic has another id."""
-
-    topic_id: TopicId
-    partition: int
-
-
 class AppendResult(NamedTuple):
     """Where a batch landed.
 

@@ -42,7 +42,6 @@ class LogConfig:
     message_timestamp_type: str = CREATE_TIME
     message_timestamp_before_max_ms: int = INT64_MAX
     message_timestamp_after_max_ms: int = 3600 * 1000
-    compression_type: str = "producer"
     producer_id_expiration_ms: int = _DAY_MS
 
     @property

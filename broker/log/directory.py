@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from broker.log.names import LOG, PARTITION_FILE
 from broker.log.recovery import free_name
 from broker.model import format_uuid
 from broker.ports import Disk, DiskFault
@@ -22,8 +21,6 @@ FORMAT_VERSION: Final = 1
 OUR_FILES: Final = ("lock", "metastore", "hermes")
 """How the names of the other files begin that may be there before `meta.properties` is."""
 
-_PARTITION: Final = "partition-"
-
 
 class Meta(NamedTuple):
     """Whose directory it is. `cluster_id` is the 22-character form."""
@@ -32,39 +29,28 @@ class Meta(NamedTuple):
     node_id: int
 
 
-class PartitionDirectory(NamedTuple):
-    """A partition found on disk."""
-
-    topic: str
-    partition: int
-    path: str
-
-
 class DataDirectoryRefused(Exception):
     """The data directory cannot be used; the message is one sentence: why, and what to do."""
 
 
-async def claim(
-    disk: Disk, *, node_id: int, new_cluster_id: str, expected_cluster_id: str | None = None
-) -> Meta:
-    """The directory's identity; an empty directory becomes ours, with `expected_cluster_id` or else
-    `new_cluster_id`.
+async def claim(disk: Disk, *, node_id: int, cluster_id: str) -> Meta:
+    """The directory's identity; an empty directory becomes ours.
 
     Raises DataDirectoryRefused when it is foreign, damaged, of a newer format, another node's or
     another cluster's; DiskFault when the disk fails.
     """
     meta = read_meta(disk)
     if meta is None:
-        meta = Meta(expected_cluster_id or new_cluster_id, node_id)
+        meta = Meta(cluster_id, node_id)
         await disk.replace_file(META, encode_meta(meta))
     if meta.node_id != node_id:
         raise DataDirectoryRefused(
             f"the data directory belongs to node {meta.node_id}, this is node {node_id}: "
             "start with that node.id or choose another data directory"
         )
-    if expected_cluster_id is not None and meta.cluster_id != expected_cluster_id:
+    if meta.cluster_id != cluster_id:
         raise DataDirectoryRefused(
-            f"the data directory belongs to cluster {meta.cluster_id}, not {expected_cluster_id}: "
+            f"the data directory belongs to cluster {meta.cluster_id}, not {cluster_id}: "
             "choose another data directory"
         )
     return meta
@@ -118,26 +104,7 @@ def encode_meta(meta: Meta) -> bytes:
 
 def partition_directory(topic: str, partition: int) -> str:
     """Where a partition lies. `topic` is a legal topic name."""
-    return f"{TOPICS}/{topic}/{_PARTITION}{partition:02d}"
-
-
-def list_partitions(disk: Disk) -> list[PartitionDirectory]:
-    """Every partition's directory, by topic name and partition."""
-    found = []
-    for topic in disk.list_directory(TOPICS):
-        for name in disk.list_directory(f"{TOPICS}/{topic}"):
-            number = name.removeprefix(_PARTITION)
-            if name.startswith(_PARTITION) and number.isascii() and number.isdigit():
-                found.append(PartitionDirectory(topic, int(number), f"{TOPICS}/{topic}/{name}"))
-    return sorted(found)
-
-
-def is_unfinished(disk: Disk, directory: str) -> bool:
-    """Whether a partition's directory was never complete: its creation was interrupted before the
-    partition file was there, so that nothing was ever stored in it.
-    """
-    present = disk.list_directory(directory)
-    return PARTITION_FILE not in present and not any(name.endswith(LOG) for name in present)
+    return f"{TOPICS}/{topic}/partition-{partition:02d}"
 
 
 async def move_to_trash(disk: Disk, topic: str, topic_id: bytes) -> str | None:

@@ -261,10 +261,6 @@ class PartitionLog:
                 self._untold_fault = fault
             raise
 
-    def begin_epoch(self, leader_epoch: int) -> None:
-        """This leader's epoch begins at the log's end, also when nothing is appended in it."""
-        self.epochs.begin(leader_epoch, self.log_end_offset)
-
     def _mark(self) -> None:
         """Remember what `_undo_staged` goes back to."""
         self._undo = (

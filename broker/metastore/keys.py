@@ -11,9 +11,7 @@ prints them (22 characters).
 | topics/<name>                   | TopicValue       | written last: then the topic exists        |
 | partitions/<topic id>/<index>   | PartitionValue   | leadership; changed by compare-and-set     |
 | configs/brokers/<id or default> | ConfigValue      | dynamic broker settings                    |
-| configs/groups/<group>          | ConfigValue      | dynamic group settings                     |
 | producer-ids                    | ProducerIdsValue | first id not yet given to a broker         |
-| brokers/<id>                    | BrokerValue      | a live broker; under its lease             |
 """
 
 from __future__ import annotations
@@ -29,9 +27,7 @@ CLUSTER: Final = "cluster"
 PRODUCER_IDS: Final = "producer-ids"
 TOPICS_PREFIX: Final = "topics/"
 PARTITIONS_PREFIX: Final = "partitions/"
-BROKERS_PREFIX: Final = "brokers/"
 BROKER_CONFIGS_PREFIX: Final = "configs/brokers/"
-GROUP_CONFIGS_PREFIX: Final = "configs/groups/"
 DEFAULT_BROKER: Final = "default"
 """Stands for every broker in `broker_config`, as the empty resource name does in Kafka's config
 APIs.
@@ -61,17 +57,9 @@ def partitions_of(topic_id: bytes) -> str:
     return f"{PARTITIONS_PREFIX}{format_uuid(topic_id)}/"
 
 
-def broker(broker_id: int) -> str:
-    return f"{BROKERS_PREFIX}{broker_id}"
-
-
 def broker_config(broker_id: int | None) -> str:
     """None is the default of all brokers."""
     return BROKER_CONFIGS_PREFIX + (DEFAULT_BROKER if broker_id is None else str(broker_id))
-
-
-def group_config(group: str) -> str:
-    return GROUP_CONFIGS_PREFIX + group
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,40 +181,6 @@ class ProducerIdsValue:
             next_producer_id=_integer(
                 _decode("producer-ids", raw, cls.SCHEMA_VERSION), "next_producer_id"
             )
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerValue:
-    """`incarnation` is drawn anew at every start of the process."""
-
-    host: str
-    port: int
-    incarnation: str
-    rack: str | None = None
-
-    SCHEMA_VERSION: ClassVar[int] = 1
-
-    def encode(self) -> bytes:
-        return _encode(
-            self.SCHEMA_VERSION,
-            {
-                "host": self.host,
-                "port": self.port,
-                "incarnation": self.incarnation,
-                "rack": self.rack,
-            },
-        )
-
-    @classmethod
-    def decode(cls, raw: bytes) -> Self:
-        value = _decode("broker", raw, cls.SCHEMA_VERSION)
-        rack = value.get("rack")
-        return cls(
-            host=_text(value, "host"),
-            port=_integer(value, "port"),
-            incarnation=_text(value, "incarnation"),
-            rack=None if rack is None else str(rack),
         )
 
 

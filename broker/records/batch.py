@@ -43,7 +43,6 @@ UNPACKED_BYTES_MAX: Final = 256 * 1024 * 1024
 BatchFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
 """A header as unpacked, in `BatchHeader`'s order: the hot path's form."""
 
-_BASE_OFFSET: Final = Struct(">q")
 _LENGTH_AND_EPOCH: Final = Struct(">qii")
 _CRC: Final = Struct(">I")
 _ATTRIBUTES: Final = Struct(">h")
@@ -111,11 +110,6 @@ def is_log_append_time(attributes: int) -> bool:
     return bool(attributes & LOG_APPEND_TIME_BIT)
 
 
-def is_transactional(attributes: int) -> bool:
-    """True for a batch that belongs to a transaction."""
-    return bool(attributes & TRANSACTIONAL_BIT)
-
-
 def is_control(attributes: int) -> bool:
     """True for a batch of control records (transaction markers), which consumers skip."""
     return bool(attributes & CONTROL_BIT)
@@ -124,11 +118,6 @@ def is_control(attributes: int) -> bool:
 def has_delete_horizon(attributes: int) -> bool:
     """True when base timestamp is the time from which tombstones may go (KIP-534)."""
     return bool(attributes & DELETE_HORIZON_BIT)
-
-
-def codec_id(attributes: int) -> int:
-    """none 0, gzip 1, snappy 2, lz4 3, zstd 4; 5 to 7 are unknown."""
-    return attributes & CODEC_MASK
 
 
 def is_intact(batch: Buffer) -> bool:

@@ -30,7 +30,6 @@ ACCEPT_PAUSE_S: Final = 0.2
 WARNING_INTERVAL_S: Final = 10.0
 
 _NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
-_NO_MEMORY: Final = frozenset({errno.ENOBUFS, errno.ENOMEM})
 _PEER_WENT_AWAY: Final = frozenset(
     {
         errno.ECONNABORTED,

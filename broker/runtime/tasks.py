@@ -1,20 +1,16 @@
 """Background tasks that have an owner: `TaskScope` is the root of a TaskGroup that outlives one
 function call.
 
-Invariants: no task outlives `close`; a task that crashes is logged with its name and reported to
-the scope's owner through `on_crash`, and nothing else of the process is touched; a cancelled task
-is not a crash.
+Invariants: no task outlives `close`; a task that crashes is logged with its name, and nothing else
+of the process is touched; a cancelled task is not a crash.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 
 import structlog
-
-CrashHandler = Callable[[str, Exception], None]
-"""Called with the task's name and its exception, on the loop, after the crash was logged."""
 
 _log = structlog.get_logger("hermes.tasks")
 
@@ -22,9 +18,8 @@ _log = structlog.get_logger("hermes.tasks")
 class TaskScope:
     """An owner's background tasks. `spawn` (a `ports.Spawn`) works between `start` and `close`."""
 
-    def __init__(self, owner: str, on_crash: CrashHandler | None = None) -> None:
+    def __init__(self, owner: str) -> None:
         self.owner = owner
-        self._on_crash = on_crash
         self._group: asyncio.TaskGroup | None = None
         self._root: asyncio.Task[None] | None = None
 
@@ -63,8 +58,6 @@ class TaskScope:
             await work
         except Exception as error:  # noqa: BLE001 - the root of a background task
             _log.error("background task crashed", task=name, exc_info=error)
-            if self._on_crash is not None:
-                self._on_crash(name, error)
 
 
 def _name_of(work: Awaitable[None]) -> str:

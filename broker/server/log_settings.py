@@ -22,6 +22,5 @@ def log_config(topic: TopicSettings, broker: BrokerSettings) -> LogConfig:
         message_timestamp_type=topic.message_timestamp_type,
         message_timestamp_before_max_ms=topic.message_timestamp_before_max_ms,
         message_timestamp_after_max_ms=topic.message_timestamp_after_max_ms,
-        compression_type=topic.compression_type,
         producer_id_expiration_ms=broker.producer_id_expiration_ms,
     )

@@ -202,9 +202,4 @@ class Broker:
             put = Put(keys.CLUSTER, ClusterValue(self.cluster_id).encode())
             if await self.metastore.transact([Condition(keys.CLUSTER, 0)], [put]) is None:
                 raise StartupError("another broker founds a cluster here: start again")
-        await claim(
-            self.disk,
-            node_id=self.node_id,
-            new_cluster_id=self.cluster_id,
-            expected_cluster_id=self.cluster_id,
-        )
+        await claim(self.disk, node_id=self.node_id, cluster_id=self.cluster_id)

@@ -35,10 +35,6 @@ class UpOptions:
         return self.data / "broker"
 
     @property
-    def console_data(self) -> Path:
-        return self.data / "console"
-
-    @property
     def logs(self) -> Path:
         return self.data / "logs"
 

@@ -11,7 +11,6 @@ from broker.log.directory import (
     Meta,
     claim,
     empty_trash,
-    list_partitions,
     move_to_trash,
     partition_directory,
     read_meta,
@@ -25,14 +24,14 @@ CLUSTER = "AAECAwQFBgcICQoLDA0ODw"
 
 async def test_an_empty_directory_becomes_ours_and_stays(disk: FaultyDisk) -> None:
     assert read_meta(disk) is None
-    assert await claim(disk, node_id=3, new_cluster_id=CLUSTER) == Meta(CLUSTER, 3)
-    assert await claim(disk, node_id=3, new_cluster_id="x" * 22) == Meta(CLUSTER, 3)
+    assert await claim(disk, node_id=3, cluster_id=CLUSTER) == Meta(CLUSTER, 3)
+    assert await claim(disk, node_id=3, cluster_id=CLUSTER) == Meta(CLUSTER, 3)
 
 
 async def test_a_lock_or_metastore_that_is_there_first_does_not_matter(disk: FaultyDisk) -> None:
     await disk.replace_file("lock", b"1")
     await disk.replace_file("metastore.sqlite", b"")
-    assert await claim(disk, node_id=0, new_cluster_id=CLUSTER) == Meta(CLUSTER, 0)
+    assert await claim(disk, node_id=0, cluster_id=CLUSTER) == Meta(CLUSTER, 0)
 
 
 @pytest.mark.parametrize(
@@ -55,27 +54,27 @@ async def test_a_bad_or_foreign_meta_file_is_one_clear_sentence(
 ) -> None:
     await disk.replace_file("meta.properties", content)
     with pytest.raises(DataDirectoryRefused, match=re.escape(words)) as refused:
-        await claim(disk, node_id=0, new_cluster_id=CLUSTER)
+        await claim(disk, node_id=0, cluster_id=CLUSTER)
     assert "\n" not in str(refused.value)
 
 
 async def test_another_cluster_is_refused(disk: FaultyDisk) -> None:
-    await claim(disk, node_id=0, new_cluster_id=CLUSTER)
+    await claim(disk, node_id=0, cluster_id=CLUSTER)
     with pytest.raises(DataDirectoryRefused, match="belongs to cluster"):
-        await claim(disk, node_id=0, new_cluster_id=CLUSTER, expected_cluster_id="B" * 22)
+        await claim(disk, node_id=0, cluster_id="B" * 22)
 
 
 async def test_a_directory_of_somebody_else_is_not_touched(disk: FaultyDisk) -> None:
     await disk.replace_file("holiday.jpg", b"sea")
     with pytest.raises(DataDirectoryRefused, match=r"holds 'holiday\.jpg'"):
-        await claim(disk, node_id=0, new_cluster_id=CLUSTER)
+        await claim(disk, node_id=0, cluster_id=CLUSTER)
     assert disk.list_directory("") == ["holiday.jpg"]
 
 
 async def test_an_unreadable_meta_file_is_one_clear_sentence(disk: FaultyDisk) -> None:
     await disk.make_directory("meta.properties")
     with pytest.raises(DataDirectoryRefused, match="meta"):
-        await claim(disk, node_id=0, new_cluster_id=CLUSTER)
+        await claim(disk, node_id=0, cluster_id=CLUSTER)
 
 
 async def make(
@@ -90,23 +89,6 @@ async def make(
         config=SMALL,
         now_wall_ms=NOW_MS,
     )
-
-
-async def test_partitions_are_found_again(disk: FaultyDisk) -> None:
-    assert list_partitions(disk) == []
-    for topic, partition in (("b", 0), ("a.x", 2), ("a.x", 11), ("b", 100)):
-        await (await make(disk, topic, partition)).close()
-    await disk.make_directory("topics/b/something")
-    assert [found[:2] for found in list_partitions(disk)] == [
-        ("a.x", 2),
-        ("a.x", 11),
-        ("b", 0),
-        ("b", 100),
-    ]
-    for found in list_partitions(disk):
-        log = await PartitionLog.open(disk, found.path, SMALL, NOW_MS)
-        assert (log.topic, log.partition, log.topic_id) == (found.topic, found.partition, TOPIC_ID)
-        await log.close()
 
 
 async def test_a_recreated_topic_never_meets_old_data(disk: FaultyDisk) -> None:

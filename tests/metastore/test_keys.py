@@ -13,7 +13,6 @@ VALUES = [
     keys.PartitionValue((1, 2), 1, 4, (1,), 9),
     keys.ConfigValue({"a": "b"}),
     keys.ProducerIdsValue(1_000),
-    keys.BrokerValue("host", 9092, "x", rack="r"),
 ]
 
 
