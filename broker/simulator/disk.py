@@ -25,12 +25,13 @@ LOST_NAME_PROBABILITY: Final = 0.2
 
 
 @dataclass(slots=True)
-class DiskFaults:
-    """What goes wrong, changed by the nemesis. Probabilities are per operation."""
+class HostFaults:
+    """What goes wrong at a host, changed by the nemesis. Probabilities are per operation."""
 
     is_full: bool = False
     error_probability: float = 0.0
     cold_read_probability: float = 0.05
+    worker_death_probability: float = 0.0
     latency_s_max: float = 0.01
     kill_at_operation: int = 0
     """Counts down with every awaited operation; the process dies in the one that reaches 0."""
@@ -71,7 +72,7 @@ class DiskImage:
 
     def __init__(self, random: Random) -> None:
         self.random = random
-        self.faults = DiskFaults()
+        self.faults = HostFaults()
         self.append_count = 0
         self.appended_bytes = 0
         self.fault_count = 0

@@ -20,6 +20,7 @@ the world heals.
 | broken_disk       | I/O errors for a moment; then the broker is restarted, as its operator must |
 | clock             | the wall clock jumps, up to half a day from true time                       |
 | cold              | most reads must wait for the device                                         |
+| worker            | half of the calls to the worker process end with its death                  |
 """
 
 from __future__ import annotations
@@ -86,6 +87,7 @@ class Nemesis:
             "broken_disk": self._broken_disk,
             "clock": self._clock,
             "cold": self._cold,
+            "worker": self._worker,
         }
         self.mix = {
             name: self._random.randint(1, 5)
@@ -112,6 +114,7 @@ class Nemesis:
         faults = self.host.image.faults
         was_broken = faults.error_probability > 0
         faults.is_full = False
+        faults.worker_death_probability = 0.0
         faults.error_probability = 0.0
         faults.kill_at_append = faults.kill_at_operation = 0
         if self.host.process is not None:
@@ -212,6 +215,11 @@ class Nemesis:
         self.host.image.faults.cold_read_probability = COLD_PROBABILITY
         await self._a_while()
         self.host.image.faults.cold_read_probability = 0.05
+
+    async def _worker(self) -> None:
+        self.host.image.faults.worker_death_probability = 0.5
+        await self._a_while()
+        self.host.image.faults.worker_death_probability = 0.0
 
     async def _stay_down(self, kill: Callable[[], None]) -> None:
         self.host.wanted = self._random.random() < 0.5

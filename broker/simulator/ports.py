@@ -10,9 +10,9 @@ from typing import Any, Final, TypeVar
 
 from broker.metastore.memory import MemoryMetastore
 from broker.metastore.state import StoreState
-from broker.ports import Change, Condition, Delete, Entry, MetastoreFault, Put
+from broker.ports import Change, Condition, Delete, Entry, MetastoreFault, Put, WorkerFault
 from broker.runtime.ids import as_uuid4, is_printable_id
-from broker.simulator.disk import DiskFaults
+from broker.simulator.disk import HostFaults
 from broker.simulator.loop import SimulatedLoop
 
 T = TypeVar("T")
@@ -60,13 +60,17 @@ class SimulatedIds:
 
 
 class SimulatedWorker:
-    """Implements `ports.Worker`: in place, after a while."""
+    """Implements `ports.Worker`: in place, after a while, unless it dies meanwhile."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, faults: HostFaults) -> None:
         self._random = random
+        self._faults = faults
 
     async def call(self, function: Callable[..., T], *arguments: Any) -> T:
         await asyncio.sleep(self._random.random() * WORKER_LATENCY_S_MAX)
+        if self._random.random() < self._faults.worker_death_probability:
+            msg = "the worker died"
+            raise WorkerFault(msg)
         return function(*arguments)
 
 
@@ -80,7 +84,7 @@ class SimulatedMetastore:
         clock: SimulatedClock,
         state: StoreState,
         random: Random,
-        faults: DiskFaults,
+        faults: HostFaults,
         die: Callable[[], None],
     ) -> None:
         self._store = MemoryMetastore(clock, state)

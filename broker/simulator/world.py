@@ -23,7 +23,7 @@ from broker.config.broker import BrokerSettings
 from broker.config.setting import Layer, load
 from broker.metastore.state import StoreState
 from broker.metrics import Metrics
-from broker.ports import DiskFault, MetastoreFault
+from broker.ports import DiskFault, MetastoreFault, WorkerFault
 from broker.server.node import Broker
 from broker.server.startup import StartupError
 from broker.simulator.disk import DiskImage, SimulatedDisk
@@ -116,7 +116,9 @@ class World:
         error = event.get("exc_info")
         level = str(event.pop("level", method))
         self.log_lines.append(f"{self.loop.time():10.4f} {level:7} {event}")
-        if isinstance(error, Exception) and not isinstance(error, DiskFault | MetastoreFault):
+        if isinstance(error, Exception) and not isinstance(
+            error, DiskFault | MetastoreFault | WorkerFault
+        ):
             self.find("crash", f"{event.get('event')}: {error!r} {event}")
         raise structlog.DropEvent
 
@@ -216,7 +218,7 @@ class BrokerHost:
                 disk.die,
             ),
             node.ids,
-            SimulatedWorker(node.random),
+            SimulatedWorker(node.random, faults),
         )
         self.world.counters["broker starts"] += 1
         self.world.loop.spawn(process, self._run(self.broker, process), name="broker")
