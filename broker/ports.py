@@ -186,12 +186,16 @@ class Network(Protocol):
         """Raises OSError (TimeoutError is one)."""
 
 
+class WorkerFault(Exception):
+    """The worker died or is overloaded; the call may be made again."""
+
+
 class Worker(Protocol):
     """One process for CPU work, so that Python code never runs beside the loop in a thread."""
 
     async def call(self, function: Callable[..., T], *arguments: Any) -> T:
         """`function` is a module-level function; arguments and result are picklable. The simulator
-        runs it in place.
+        runs it in place. Raises what `function` raises, and WorkerFault.
         """
 
 

@@ -8,11 +8,12 @@ the old segments or the new one (see `names`).
 
 from __future__ import annotations
 
+import asyncio
 from array import array
 from typing import TYPE_CHECKING, Final
 
 from broker.log import names
-from broker.log.compaction import find_newest, rewrite
+from broker.log.compaction import DIGEST_BYTES, Newest, find_newest, rewrite
 from broker.log.recovery import IndexVisitor
 from broker.log.retention import SEGMENT_SUFFIXES, delete_segments, rename_deleted
 from broker.log.scan import scan
@@ -25,8 +26,12 @@ if TYPE_CHECKING:
 
 CLEAN_SLICE_BYTES: Final = 512 * 1024
 """Bytes per call of the worker (a bigger batch goes alone)."""
+CLEAN_SLICE_OFFSETS: Final = 250_000
+"""Offsets per call of the worker, likewise: small batches may unpack to very many records."""
 KEYS_MAX: Final = 1_000_000
-"""Keys remembered per run; of further keys older values stay for another run."""
+"""Keys remembered per run (their digests); of further keys older values stay for another run."""
+KEYS_PER_STEP: Final = 1_000
+"""Keys looked up in one step of the loop."""
 
 
 class SegmentPlan:
@@ -97,9 +102,7 @@ async def _plan(log: PartitionLog, worker: Worker, segments: list[Segment]) -> l
         for number in range(len(plan.slices) - 1, -1, -1):
             content = await segment.read_cold(*plan.slices[number])
             found = await worker.call(find_newest, content)
-            surviving = array("q", [offset for key, offset in found.newest if key not in seen])
-            if len(seen) < KEYS_MAX:
-                seen.update(key for key, _ in found.newest)
+            surviving = await _unseen(found, seen)
             if not surviving and not found.has_others:
                 del plan.slices[number], plan.survivors[number]
                 plan.is_unchanged = False
@@ -111,15 +114,35 @@ async def _plan(log: PartitionLog, worker: Worker, segments: list[Segment]) -> l
     return plans
 
 
+async def _unseen(found: Newest, seen: set[bytes]) -> array[int]:
+    """The offsets of keys that are not in `seen`, which learns them while it has room; a thousand
+    keys a step.
+    """
+    surviving = array("q")
+    offsets = array("q", found.offsets)
+    for first in range(0, len(offsets), KEYS_PER_STEP):
+        for place in range(first, min(first + KEYS_PER_STEP, len(offsets))):
+            digest = found.digests[place * DIGEST_BYTES : (place + 1) * DIGEST_BYTES]
+            if digest not in seen:
+                surviving.append(offsets[place])
+                if len(seen) < KEYS_MAX:
+                    seen.add(digest)
+        await asyncio.sleep(0)
+    return surviving
+
+
 def _slices(segment: Segment) -> list[tuple[int, int]]:
     """(position, bytes) of neighbouring stretches that begin and end at batches, by the index."""
     assert segment.index is not None, "the index is loaded"
     slices = []
-    start = 0
-    for position in segment.index.positions:
-        if position - start >= CLEAN_SLICE_BYTES:
+    start = start_offset = 0
+    for position, offset in zip(
+        segment.index.positions, segment.index.relative_offsets, strict=True
+    ):
+        is_big = position - start >= CLEAN_SLICE_BYTES
+        if position > start and (is_big or offset - start_offset >= CLEAN_SLICE_OFFSETS):
             slices.append((start, position - start))
-            start = position
+            start, start_offset = position, offset
     if segment.size > start:
         slices.append((start, segment.size - start))
     return slices

@@ -9,9 +9,11 @@ delete horizon (KIP-534) in its base timestamp, so client timestamps do not matt
 from __future__ import annotations
 
 from array import array
-from typing import NamedTuple
+from hashlib import blake2b
+from typing import Final, NamedTuple
 
 from broker.errors import Refusal
+from broker.model import INT64_MAX
 from broker.records.batch import (
     CODEC_MASK,
     CONTROL_BIT,
@@ -22,20 +24,24 @@ from broker.records.batch import (
 )
 from broker.records.build import append_record, frame_batch
 from broker.records.iterate import (
-    UNPACKED_BYTES_DEFAULT_MAX,
     RawRecord,
     iterate_batches,
     iterate_raw,
-    open_batch,
+    open_to_search,
 )
+
+DIGEST_BYTES: Final = 16
 
 
 class Newest(NamedTuple):
-    """Per key of a slice its last offset there; `record_count` counts all records that could be
-    opened. `has_others`: a batch that could not be opened, or a record without a key, which stay.
+    """Per key of a slice its digest and its last offset there (int64 array), side by side: plain
+    bytes, so that a million keys cross to the loop at once. `record_count` counts all records that
+    could be opened. `has_others`: a batch that could not be opened, or a record without a key,
+    which stay.
     """
 
-    newest: list[tuple[bytes, int]]
+    digests: bytes
+    offsets: bytes
     record_count: int
     has_tombstones: bool
     has_others: bool
@@ -59,7 +65,9 @@ def find_newest(content: bytes) -> Newest:
                 has_others = True
             else:
                 newest[raw.key] = header.base_offset + raw.offset_delta
-    return Newest(list(newest.items()), count, has_tombstones, has_others)
+    digests = b"".join([blake2b(key, digest_size=DIGEST_BYTES).digest() for key in newest])
+    offsets = array("q", newest.values()).tobytes()
+    return Newest(digests, offsets, count, has_tombstones, has_others)
 
 
 def rewrite(content: bytes, survivors: bytes, now_wall_ms: int, delete_retention_ms: int) -> bytes:
@@ -105,8 +113,8 @@ def _open(batch: memoryview) -> tuple[BatchHeader, bytes, list[RawRecord]] | Non
     if read_header(batch).attributes & CONTROL_BIT:
         return None
     try:
-        header, payload = open_batch(batch, UNPACKED_BYTES_DEFAULT_MAX)
-        return header, payload, list(iterate_raw(payload, header.record_count))
+        header, payload = open_to_search(batch)
+        return header, payload, list(iterate_raw(payload, header))
     except Refusal:
         return None
 
@@ -123,7 +131,7 @@ def _rebuild(
     for raw in kept:
         append_record(
             records,
-            raw.timestamp_delta + shift,
+            max(raw.timestamp_delta + shift, -INT64_MAX - 1),  # times before any clock
             raw.offset_delta,
             payload[raw.body_position : raw.end],
         )

@@ -3,8 +3,9 @@ out of order.
 
 Not here: the special timestamps of ListOffsets, which the handler maps. Segment and index say where
 a batch may lie (running maximum of timestamps), batch headers say which one, the batch itself which
-record. A batch whose records cannot be unpacked within bounds answers with its first offset: too
-early is safe, too late would lose records.
+record. A batch whose records cannot be unpacked within bounds, or whose header promises a timestamp
+that none of its records has, answers with its first offset: too early is safe, too late would lose
+records, and going on would open batch after batch of a client that lies.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.errors import ErrorCode, Refusal
+from broker.errors import Refusal
 from broker.log.reading import damaged
 from broker.log.segment import Segment
 from broker.model import INT64_MAX
@@ -25,7 +26,7 @@ from broker.records.batch import (
     BatchHeader,
     read_header,
 )
-from broker.records.iterate import UNPACKED_BYTES_DEFAULT_MAX, iterate_raw, open_batch
+from broker.records.iterate import iterate_raw, open_to_search
 
 if TYPE_CHECKING:
     from broker.log.partition_log import PartitionLog
@@ -59,9 +60,9 @@ async def first_at_or_after(
                 continue
             start = segment.index.floor_timestamp(timestamp_ms)[1]
             found = await _first_in_segment(log, segment, start, timestamp_ms, end, worker)
-        except (DiskFault, FileNotFoundError) as fault:
+        except (DiskFault, FileNotFoundError, Refusal) as fault:
             if segment in log.segments:
-                raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(fault)) from fault
+                raise log.refuse_read(fault) from fault
             continue
         if found is not None:
             return found
@@ -82,16 +83,42 @@ async def greatest(
             times = await log.load_index(segment)
             if best is not None and times.max_timestamp <= best.timestamp:
                 continue
-            async for header, position in _batches(segment, 0, end):
-                if best is None or header.max_timestamp > best.timestamp:
-                    found = await _ask(
-                        segment, header, position, None, (log.log_start_offset, end), worker
-                    )
-                    if found is not None and (best is None or found.timestamp > best.timestamp):
-                        best = found
-        except (DiskFault, FileNotFoundError) as fault:
+            found = await _greatest_in_segment(log, segment, times.max_timestamp, end, worker)
+            if found is not None and (best is None or found.timestamp > best.timestamp):
+                best = found
+        except (DiskFault, FileNotFoundError, Refusal) as fault:
             if segment in log.segments:
-                raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(fault)) from fault
+                raise log.refuse_read(fault) from fault
+    return best
+
+
+async def _greatest_in_segment(
+    log: PartitionLog, segment: Segment, max_timestamp: int, end: int, worker: Worker | None
+) -> TimestampedOffset | None:
+    """By its batches' headers: one batch is opened, and the one that the log's start cuts if its
+    header promises more.
+    """
+    log_start = log.log_start_offset
+    start = 0 if segment.index is None else segment.index.floor_timestamp(max_timestamp)[1]
+    while True:
+        latest: tuple[BatchHeader, int] | None = None
+        cut: tuple[BatchHeader, int] | None = None
+        async for header, position in _batches(segment, start, end):
+            if header.last_offset < log_start:
+                continue
+            if header.base_offset < log_start:
+                cut = header, position
+            elif latest is None or header.max_timestamp > latest[0].max_timestamp:
+                latest = header, position
+        if start == 0 or (latest is not None and latest[0].max_timestamp >= max_timestamp):
+            break
+        start = 0  # the index knows of a later batch, which may not be read
+    best: TimestampedOffset | None = None
+    for candidate in (cut, latest):
+        if candidate is not None and (best is None or candidate[0].max_timestamp > best.timestamp):
+            found = await _ask(segment, *candidate, None, (log_start, end), worker)
+            if found is not None and (best is None or found.timestamp > best.timestamp):
+                best = found
     return best
 
 
@@ -157,14 +184,14 @@ def find_in_batch(
 ) -> tuple[int, int] | None:
     """(offset, timestamp) of the first record in [start, end) at or after `timestamp_ms`; for None,
     of the first with the greatest timestamp. None when there is none. Never raises: what cannot be
-    opened answers with its first offset.
+    opened, or does not hold what its header promises, answers with its first offset.
     """
     best: tuple[int, int] | None = None
     least = -INT64_MAX - 1 if timestamp_ms is None else timestamp_ms - 1
     try:
-        header, payload = open_batch(batch, UNPACKED_BYTES_DEFAULT_MAX)
+        header, payload = open_to_search(batch)
         fixed = header.max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else None
-        for raw in iterate_raw(payload, header.record_count):
+        for raw in iterate_raw(payload, header):
             offset = header.base_offset + raw.offset_delta
             timestamp = header.base_timestamp + raw.timestamp_delta if fixed is None else fixed
             if timestamp > least and start_offset <= offset < end_offset:
@@ -175,4 +202,7 @@ def find_in_batch(
     except Refusal:
         header = read_header(batch)
         return max(header.base_offset, start_offset), header.max_timestamp
+    is_whole = start_offset <= header.base_offset and header.last_offset < end_offset
+    if timestamp_ms is not None and best is None and is_whole:
+        return header.base_offset, header.max_timestamp
     return best

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from broker.errors import ErrorCode, Refusal
+from broker.model import INT64_MAX
 from broker.ports import Buffer
 from broker.records.batch import (
     CODEC_MASK,
@@ -26,6 +27,11 @@ from broker.records.batch import (
 from broker.records.compression import decompress
 
 UNPACKED_BYTES_DEFAULT_MAX: Final = 64 * 1024 * 1024
+SEARCHED_RECORDS_MAX: Final = 250_000
+"""The broker itself (lookups by time, compaction) opens no batch of more records: six kilobytes may
+claim millions, which cost half a minute of processor time. Twice what fits an uncompressed batch of
+the default `max.message.bytes`.
+"""
 VARINT_BITS_MAX: Final = 64
 
 RecordHeaders = tuple[tuple[str, bytes | None], ...]
@@ -87,7 +93,7 @@ def iterate_records(
     """
     header, payload = open_batch(batch, size_max)
     fixed_timestamp = header.max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else None
-    for raw in iterate_raw(payload, header.record_count):
+    for raw in iterate_raw(payload, header):
         position = raw.body_position
         _, position = read_nullable(payload, position, raw.end)
         value, position = read_nullable(payload, position, raw.end)
@@ -98,6 +104,19 @@ def iterate_records(
             else fixed_timestamp
         )
         yield Record(header.base_offset + raw.offset_delta, timestamp, raw.key, value, headers)
+
+
+def open_to_search(batch: Buffer) -> tuple[BatchHeader, bytes]:
+    """`open_batch` with bounds on bytes and records. Raises Refusal: MESSAGE_TOO_LARGE beyond them,
+    else as `open_batch`.
+    """
+    count = read_header(batch).record_count
+    if count > SEARCHED_RECORDS_MAX:
+        raise Refusal(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"{count} records in one batch, the broker opens at most {SEARCHED_RECORDS_MAX}",
+        )
+    return open_batch(batch, UNPACKED_BYTES_DEFAULT_MAX)
 
 
 def open_batch(batch: Buffer, size_max: int) -> tuple[BatchHeader, bytes]:
@@ -117,17 +136,31 @@ def open_batch(batch: Buffer, size_max: int) -> tuple[BatchHeader, bytes]:
     )
 
 
-def iterate_raw(payload: bytes, record_count: int) -> Iterator[RawRecord]:
-    """Each record's coordinates without its value and headers. Raises Refusal(CORRUPT_MESSAGE)."""
+def iterate_raw(payload: bytes, header: BatchHeader) -> Iterator[RawRecord]:
+    """Each record's coordinates without its value and headers. Their offsets rise within the
+    batch and their timestamps fit int64. Raises Refusal(CORRUPT_MESSAGE).
+    """
     position = 0
     payload_end = len(payload)
-    for _ in range(record_count):
+    last_delta = header.last_offset_delta
+    latest = INT64_MAX - header.base_timestamp
+    earliest = -INT64_MAX - 1 - header.base_timestamp
+    previous_delta = -1
+    for _ in range(header.record_count):
         size, position = read_varint(payload, position, payload_end)
         end = position + size
         if size < 0 or end > payload_end:
             raise _corrupt(f"a record of {size} bytes does not fit in the batch")
         timestamp_delta, position = read_varint(payload, position + 1, end)
         offset_delta, position = read_varint(payload, position, end)
+        if not (
+            previous_delta < offset_delta <= last_delta and earliest <= timestamp_delta <= latest
+        ):
+            raise _corrupt(
+                f"a record's deltas are {offset_delta} after {previous_delta} (offset) and "
+                f"{timestamp_delta} (timestamp): the batch ends at {last_delta}"
+            )
+        previous_delta = offset_delta
         key, value_position = read_nullable(payload, position, end)
         value_size, value_start = read_varint(payload, value_position, end)
         if value_size < -1 or value_start + value_size > end:
@@ -135,7 +168,9 @@ def iterate_raw(payload: bytes, record_count: int) -> Iterator[RawRecord]:
         yield RawRecord(timestamp_delta, offset_delta, key, value_size == -1, position, end)
         position = end
     if position != payload_end:
-        raise _corrupt(f"{payload_end - position} bytes follow the batch's {record_count} records")
+        raise _corrupt(
+            f"{payload_end - position} bytes follow the batch's {header.record_count} records"
+        )
 
 
 def read_varint(payload: bytes, position: int, end: int) -> tuple[int, int]:

@@ -19,16 +19,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from broker.ports import WorkerFault
+
 T = TypeVar("T")
 CALLS_WAITING_MAX: Final = 1_000
 """Calls that may stand in line; one more is refused."""
 PACKAGE_ROOT: Final = Path(__file__).resolve().parents[2]
 """Where the child finds this package, wherever it was started."""
 LENGTH: Final = struct.Struct(">Q")
-
-
-class WorkerFault(Exception):
-    """The worker process died or is overloaded; the call may be made again."""
 
 
 class ProcessWorker:

@@ -9,6 +9,7 @@ import pickle
 import signal
 import socket
 import sys
+from contextlib import suppress
 from typing import IO, Any, Final, cast
 
 from broker.runtime.worker import LENGTH
@@ -18,9 +19,14 @@ NICENESS: Final = 10
 
 
 def main(descriptor: int) -> None:
-    """Serves until the parent closes its end."""
+    """Serves until the parent closes its end, or dies."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     os.nice(NICENESS)
+    with suppress(ConnectionError):
+        _serve(descriptor)
+
+
+def _serve(descriptor: int) -> None:
     with socket.socket(fileno=descriptor) as connection, _stream(connection) as stream:
         while True:
             head = stream.read(LENGTH.size)

@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from broker.runtime.worker import ProcessWorker, WorkerFault
+from broker.ports import WorkerFault
+from broker.runtime.worker import ProcessWorker
 
 
 async def test_call_runs_in_another_process() -> None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 from broker.errors import ErrorCode, Refusal
 from broker.log.lookup import TimestampedOffset
 from broker.model import NO_OFFSET, NO_TIMESTAMP
-from broker.ports import DiskFault
+from broker.ports import WorkerFault
 from broker.server.context import RequestContext
 from broker.server.outcome import count_errors
 from broker.wire.messages.list_offsets import (
@@ -72,6 +72,8 @@ async def handle_list_offsets(
                 await _answer(broker, context.api_version, topic.name, question, is_twice=is_twice)
             )
             answered += 1
+            if context.connection.is_closed:
+                return ListOffsetsResponse()  # nobody reads it: look up no more
             if answered % PARTITIONS_PER_STEP == 0:
                 await asyncio.sleep(0)
         count_errors(broker, "ListOffsets", [item.error_code for item in partitions])
@@ -118,9 +120,11 @@ async def _find(broker: Broker, partition: Partition, timestamp: int) -> Timesta
             found = await log.offset_for_timestamp(
                 timestamp, partition.high_watermark, broker.worker
             )
-    except DiskFault as fault:
-        partition.take_offline(str(fault))
-        raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(fault)) from fault
+    except Refusal:
+        partition.report_damage()
+        raise
+    except WorkerFault as fault:
+        raise Refusal(ErrorCode.REQUEST_TIMED_OUT, f"{fault}: ask again") from fault
     return found or _NOWHERE
 
 
