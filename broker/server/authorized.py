@@ -20,6 +20,7 @@ def _bits(*operations: int) -> int:
 TOPIC_OPERATIONS: Final = _bits(
     _READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS
 )
+GROUP_OPERATIONS: Final = _bits(_READ, _DELETE, _DESCRIBE)
 CLUSTER_OPERATIONS: Final = _bits(
     _CREATE,
     _ALTER,

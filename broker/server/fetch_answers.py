@@ -70,13 +70,9 @@ def look_up(partitions: PartitionRegistry, wanted: Wanted) -> Answer | ToRead:
             wanted,
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_named else ErrorCode.UNKNOWN_TOPIC_ID,
         )
-    epoch = wanted.current_leader_epoch
-    if epoch >= 0 and epoch != partition.leader_epoch:
-        is_old = epoch < partition.leader_epoch
-        return refused(
-            wanted,
-            ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH,
-        )
+    code = partition.check_leader_epoch(wanted.current_leader_epoch)
+    if code is not ErrorCode.NONE:
+        return refused(wanted, code)
     if partition.is_offline:
         return refused(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
     snapshot = ToRead(wanted, partition, partition.high_watermark, partition.log_start_offset)

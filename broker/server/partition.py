@@ -156,6 +156,15 @@ class Partition:
         found_epoch, end_offset = log.end_offset_for_epoch(epoch)
         return (epoch, end_offset) if found_epoch >= 0 else (-1, -1)
 
+    def check_leader_epoch(self, epoch: int) -> ErrorCode:
+        """Whether a client that knows `epoch` as the leader's may go on (KIP-320); -1 asks for no
+        check.
+        """
+        if epoch in (-1, self.leader_epoch):
+            return ErrorCode.NONE
+        is_over = epoch < self.leader_epoch
+        return ErrorCode.FENCED_LEADER_EPOCH if is_over else ErrorCode.UNKNOWN_LEADER_EPOCH
+
     @property
     def _offline_code(self) -> ErrorCode:
         if self.is_deleted:

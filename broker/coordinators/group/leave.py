@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from broker.coordinators.group.classic import ClassicGroup
 from broker.coordinators.group.effects import Caller, Effect, Moment, Reply
 from broker.coordinators.group.rebalance import complete_if_all_joined, prepare, remove_member
@@ -15,12 +17,15 @@ from broker.wire.messages.leave_group import (
     MemberResponse,
 )
 
+BATCHED_FROM: Final = 3
+"""A request names several members from this version on (KIP-345)."""
+
 
 def on_leave(
     group: ClassicGroup | None, request: LeaveGroupRequest, caller: Caller, moment: Moment
 ) -> list[Effect]:
     """Members go at once, all of a request before one rebalance begins."""
-    is_batched = caller.api_version >= 3
+    is_batched = caller.api_version >= BATCHED_FROM
     identities = request.members if is_batched else [MemberIdentity(member_id=request.member_id)]
     effects: list[Effect] = []
     answers: list[MemberResponse] = []

@@ -248,7 +248,7 @@ def _offset_record(key: bytes, key_version: int, value: bytes | None) -> Record:
     group, topic, partition = stored_key.group, stored_key.topic, stored_key.partition
     if value is None:
         return OffsetRemoved(group, topic, partition)
-    version = _value_version(value, 4, "offset commit")
+    version = _value_version(value, OFFSET_VALUE_VERSION, "offset commit")
     stored, _ = decoder(OffsetCommitValue, version)(memoryview(value), _VERSION.size)
     return OffsetCommitted(
         group,
@@ -267,7 +267,7 @@ def _group_record(key: bytes, value: bytes | None) -> Record:
     stored_key, _ = decoder(GroupMetadataKey, GROUP_KEY_VERSION)(memoryview(key), _VERSION.size)
     if value is None:
         return GroupRemoved(stored_key.group)
-    version = _value_version(value, 3, "group metadata")
+    version = _value_version(value, GROUP_VALUE_VERSION, "group metadata")
     stored, _ = decoder(GroupMetadataValue, version)(memoryview(value), _VERSION.size)
     return GroupStored(
         stored_key.group,

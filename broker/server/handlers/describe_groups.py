@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from broker.coordinators.group.effects import Moment
 from broker.coordinators.group.shard import GroupShard
 from broker.errors import ErrorCode
+from broker.server.authorized import GROUP_OPERATIONS
 from broker.server.context import RequestContext
 from broker.server.groups.answers import Gathered, counted
 from broker.wire.messages.describe_groups import (
@@ -20,10 +21,6 @@ if TYPE_CHECKING:
     from broker.server.node import Broker
 
 OPERATIONS_FROM: Final = 3
-ALL_GROUP_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8
-"""READ, DELETE and DESCRIBE as Kafka numbers them: without authorization everybody may do
-everything.
-"""
 
 
 def handle_describe_groups(
@@ -55,7 +52,7 @@ def _describe(
     def describe(shard: GroupShard, _: Moment) -> DescribedGroup:
         described = shard.describe(group_id, version)
         if shows_operations and not described.error_code:
-            described.authorized_operations = ALL_GROUP_OPERATIONS
+            described.authorized_operations = GROUP_OPERATIONS
         return described
 
     return describe

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.coordinators.group.effects import ReplyTo
-from broker.coordinators.group.offsets import FetchedOffset, FetchedTopics, fetch_offsets
+from broker.coordinators.group.offsets import FetchedOffset, FetchedTopics
 from broker.errors import ErrorCode
 from broker.model import NO_OFFSET
 from broker.server.context import RequestContext
@@ -83,7 +83,7 @@ def _fetch(
     broker.groups.read(
         group_id,
         reply_to,
-        lambda shard, _: respond(fetch_offsets(shard.stored, group_id, wanted, find_topic)),
+        lambda shard, _: respond(shard.fetch_offsets(group_id, wanted, find_topic)),
     )
 
 

@@ -52,8 +52,7 @@ def _end_of_epoch(
     partition = broker.partitions.get(topic, question.partition)
     if partition is None:
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    current = question.current_leader_epoch
-    if current not in (-1, partition.leader_epoch):
-        is_over = current < partition.leader_epoch
-        raise Refusal(ErrorCode.FENCED_LEADER_EPOCH if is_over else ErrorCode.UNKNOWN_LEADER_EPOCH)
+    code = partition.check_leader_epoch(question.current_leader_epoch)
+    if code is not ErrorCode.NONE:
+        raise Refusal(code)
     return partition.end_offset_for_epoch(question.leader_epoch)
