@@ -4,7 +4,8 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-from broker.up.holders import find_holder, is_free, taken_ports
+from broker.runtime.port_holder import find_holder
+from broker.up.holders import is_free, taken_ports
 from broker.up.options import Port
 
 
