@@ -107,7 +107,9 @@ async def _oldest_unread(broker: Broker, lag: LagReader) -> AsyncIterator[Sample
     for position in lag.positions():
         partition = position.partition
         labels = (position.group, partition.topic, str(partition.index))
-        yield labels, await lag.oldest_unread_seconds(position)
+        age = await lag.oldest_unread_seconds(position)
+        if age is not None:
+            yield labels, age
 
 
 async def _descriptors_open(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:

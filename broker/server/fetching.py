@@ -277,7 +277,7 @@ class PendingFetch:
         is_sent = to_answer(self._plan, [news(answer) for answer in answers])
         topics: dict[str | bytes, list[FetchedPartition]] = {}
         api_metrics = self._slot.api_metrics
-        for answer, is_wanted in zip(answers, is_sent, strict=False):
+        for answer, is_wanted in zip(answers, is_sent, strict=True):
             if not is_wanted:
                 continue
             if answer.error_code:

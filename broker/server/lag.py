@@ -53,8 +53,8 @@ class LagReader:
                 first_unread = max(commit.offset, partition.log_start_offset)
                 yield GroupPosition(commit.group, partition, commit.offset, first_unread)
 
-    async def oldest_unread_seconds(self, position: GroupPosition) -> float:
-        """Age of the group's first unread record; 0 without lag, or when the log cannot tell."""
+    async def oldest_unread_seconds(self, position: GroupPosition) -> float | None:
+        """Age of the group's first unread record; 0 without lag, None when the log cannot tell."""
         if position.lag_records == 0:
             return 0.0
         partition = position.partition
@@ -66,9 +66,9 @@ class LagReader:
                     partition.log, position.first_unread, partition.high_watermark
                 )
             except (DiskFault, Refusal):
-                return 0.0
+                return None
             if appended_ms is None:
-                return 0.0
+                return None
             while len(self._append_times) >= TIMES_KEPT_MAX:
                 del self._append_times[next(iter(self._append_times))]
             self._append_times[key] = appended_ms

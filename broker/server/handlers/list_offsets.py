@@ -92,7 +92,9 @@ async def _answer(
         partition = broker.partitions.get(topic, index)
         if partition is None:
             raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        _check_leader_epoch(partition, question.current_leader_epoch)
+        code = partition.check_leader_epoch(question.current_leader_epoch)
+        if code is not ErrorCode.NONE:
+            raise Refusal(code)
         found = await _find(broker, partition, question.timestamp)
     except Refusal as refusal:
         return ListOffsetsPartitionResponse(partition_index=index, error_code=refusal.code)
@@ -133,12 +135,3 @@ def _check_timestamp(version: int, timestamp: int) -> None:
         raise Refusal(
             ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} means nothing in this version"
         )
-
-
-def _check_leader_epoch(partition: Partition, epoch: int) -> None:
-    """KIP-320: -1 asks for no check."""
-    if epoch in (-1, partition.leader_epoch):
-        return
-    if epoch < partition.leader_epoch:
-        raise Refusal(ErrorCode.FENCED_LEADER_EPOCH, "the client's leader epoch is over")
-    raise Refusal(ErrorCode.UNKNOWN_LEADER_EPOCH, "the client's leader epoch has not begun here")
