@@ -138,7 +138,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     ),
     "answer-commit-early": Mutation(
         "the coordinator answers before its records are appended",
-        (Patch(RunningShard, "answer", _answer_at_once),),
+        (Patch(RunningShard, "_answer", _answer_at_once),),
         {"full": 2, "kill_in_append": 2},
     ),
     "keep-torn-tail": Mutation(

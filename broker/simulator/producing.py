@@ -36,14 +36,6 @@ PRODUCE_VERSION_MAX: Final = 11
 ZSTD_VERSION_MIN: Final = 7
 """KIP-110."""
 _COMPRESSIONS: Final = ("none", "none", "none", "gzip", "snappy", "lz4")
-_UNDECIDED: Final = frozenset(
-    {
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-    }
-)
-"""Errors after which the record may be in the log all the same."""
 
 
 @dataclass(frozen=True, slots=True)
