@@ -78,7 +78,8 @@ class DiskFile(Protocol):
     async def read_cold(self, position: int, size: int) -> bytes:
         """As `read`, off the event loop; never None."""
 
-    def truncate(self, size: int) -> None: ...
+    def truncate(self, size: int) -> None:
+        """Cut off what is behind `size`. Raises DiskFault."""
 
     async def sync(self) -> None:
         """fdatasync, off the loop. Raises DiskFault; after that the file's state is unknown for
@@ -122,7 +123,8 @@ class Disk(Protocol):
     def rename(self, source: str, target: str) -> None:
         """Atomic, replaces an existing file. Durable after `sync_directory` of both parents."""
 
-    async def sync_directory(self, path: str) -> None: ...
+    async def sync_directory(self, path: str) -> None:
+        """Make the names in it durable. Raises FileNotFoundError, DiskFault."""
 
     async def unlink(self, path: str) -> None:
         """Off the loop; missing is fine."""
@@ -130,7 +132,8 @@ class Disk(Protocol):
     async def remove_tree(self, path: str) -> None:
         """Off the loop; missing is fine."""
 
-    def free_bytes(self) -> int: ...
+    def free_bytes(self) -> int:
+        """What this process may still write, of the file system's `total_bytes`."""
 
     def total_bytes(self) -> int: ...
 
@@ -244,9 +247,12 @@ class MetastoreFault(Exception):
 
 
 class Metastore(Protocol):
-    """Linearizable key-value store. Keys are `/`-separated text."""
+    """Linearizable key-value store. Keys are `/`-separated text. Every call may raise
+    MetastoreFault.
+    """
 
-    async def read(self, key: str) -> Entry | None: ...
+    async def read(self, key: str) -> Entry | None:
+        """The newest value; None when there is none."""
 
     async def read_range(self, prefix: str) -> list[Entry]:
         """Every entry whose key begins with `prefix`, in key order, at one revision."""
@@ -261,12 +267,14 @@ class Metastore(Protocol):
     def watch(self, prefix: str, after_version: int) -> AsyncIterator[Change]:
         """Changes after that revision, in order, until cancelled."""
 
-    async def grant_lease(self, ttl_ms: int) -> int: ...
+    async def grant_lease(self, ttl_ms: int) -> int:
+        """The id of a lease that ends, and its keys with it, `ttl_ms` after it was last kept."""
 
     async def keep_lease(self, lease_id: int) -> bool:
         """False when the lease is gone (its keys with it)."""
 
-    async def revoke_lease(self, lease_id: int) -> None: ...
+    async def revoke_lease(self, lease_id: int) -> None:
+        """End it and remove its keys now."""
 
     async def close(self) -> None: ...
 

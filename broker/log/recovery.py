@@ -10,6 +10,7 @@ scanned, and segments behind a damaged one are kept: they had been rolled over.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from broker.log import names
 from broker.log.epochs import LeaderEpochs, decode_epochs
@@ -19,7 +20,10 @@ from broker.log.scan import has_batch_behind, scan
 from broker.log.segment import Segment, read_indexes
 from broker.log.snapshot import Snapshot, decode_snapshot
 from broker.ports import Disk, DiskFault
-from broker.records.batch import BatchHeader
+from broker.records.batch import LOG_APPEND_TIME_BIT, BatchHeader
+
+COPY_BYTES: Final = 1024 * 1024
+"""Bytes kept aside per step."""
 
 
 @dataclass(slots=True)
@@ -253,7 +257,7 @@ class IndexVisitor:
                 last_sequence_of(header.base_sequence, header.last_offset_delta),
                 header.base_offset,
                 header.last_offset,
-                header.max_timestamp if header.attributes & 0x08 else -1,
+                header.max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else -1,
             )
             self.producers.replay(header.producer_id, header.producer_epoch, append_time, batch)
 
@@ -343,9 +347,8 @@ async def _copy_aside(segment: Segment, position: int, path: str) -> None:
     await segment.disk.unlink(path)
     file = await segment.disk.create(path)
     try:
-        step = 1024 * 1024
-        for start in range(position, segment.size, step):
-            file.append([await segment.read_cold(start, min(step, segment.size - start))])
+        for start in range(position, segment.size, COPY_BYTES):
+            file.append([await segment.read_cold(start, min(COPY_BYTES, segment.size - start))])
         await file.sync()
     finally:
         file.close()

@@ -21,6 +21,8 @@ from hermes_console.spans import SPANS, Line, Span, chart_lines, chart_points, r
 
 ATTENTION_ROWS_MAX: Final = 8
 DISK_SCARCE_SHARE: Final = 0.1
+CHART_POINTS: Final = 900
+"""About as many points as the chart is pixels wide."""
 CHART_LINES: Final = chart_lines(Line("Messages in", "/s"), Line("Messages out", "/s"))
 LIVE_PIECES: Final = {
     "live-banner": "live/banner.html",
@@ -64,7 +66,7 @@ def render_live(
 
 def throughput_points(cluster: Cluster, span: Span) -> list[list[Any]]:
     """[at_s, messages in/s, messages out/s], oldest first."""
-    rows = _history(cluster, span, step_s=max(1, span.seconds // 900))
+    rows = _history(cluster, span, step_s=max(1, span.seconds // CHART_POINTS))
     return chart_points([(row.at_s, row.messages_in_per_s, row.messages_out_per_s) for row in rows])
 
 
