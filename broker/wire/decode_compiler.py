@@ -3,8 +3,9 @@
 Adjacent fixed-size fields, and the length or count that follows them, are read by one precompiled
 Struct. A varint of one byte is read with them; a longer one is read again by `read_uvarint`. Every
 length is compared with the bytes left before it is used, every count with the bytes that so many
-smallest elements would take, so that time and memory stay proportional to the input. Reading past
-the end surfaces as struct.error or IndexError, translated once at the entry.
+smallest elements would take, so that time and memory stay proportional to the input; a request's
+elements are also counted together. Reading past the end surfaces as struct.error or IndexError,
+translated once at the entry.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from broker.wire.fields import (
     Kind,
 )
 from broker.wire.primitives import (
+    REQUEST_ELEMENTS_MAX,
     STRING_BYTES_MAX,
+    TAGS_MAX,
     MalformedMessage,
     malformed_count,
     malformed_length,
@@ -34,6 +37,7 @@ from broker.wire.primitives import (
     malformed_string,
     read_uvarint,
     skip_tags,
+    too_many_elements,
 )
 from broker.wire.source import Source, describe
 
@@ -53,12 +57,16 @@ def compile_decoder(
         "new": object.__new__,
         "read_uvarint": read_uvarint,
         "skip_tags": skip_tags,
+        "too_many_elements": too_many_elements,
         "unpack_from": struct.unpack_from,
     }
     source = Source(scope)
-    writer = _DecodeWriter(source, version, is_flexible=is_flexible)
+    is_request = message_type.__message__.direction == "request"  # type: ignore[attr-defined]
+    writer = _DecodeWriter(source, version, is_flexible=is_flexible, is_counted=is_request)
     with source.block("def decode(view, p)"):
         source.line("limit = len(view)")
+        if is_request:
+            source.line(f"room = {REQUEST_ELEMENTS_MAX}")
         with source.block("try"):
             root = writer.open_struct(message_type)
             writer.struct_fields(fields, root)
@@ -71,8 +79,11 @@ def compile_decoder(
 
 
 class _DecodeWriter:
-    def __init__(self, source: Source, version: int, *, is_flexible: bool) -> None:
+    def __init__(
+        self, source: Source, version: int, *, is_flexible: bool, is_counted: bool
+    ) -> None:
         self._source = source
+        self._is_counted = is_counted
         self._version = version
         self._is_flexible = is_flexible
         self._pending: list[tuple[str, str]] = []  # (struct code, where the value goes)
@@ -193,6 +204,10 @@ class _DecodeWriter:
         element = field.element
         with self._source.block(f"if n * {self._element_size_min(element)} > limit - p"):
             self._source.line("raise malformed_count(n, p, limit)")
+        if self._is_counted:
+            self._source.line("room -= n")
+            with self._source.block("if room < 0"):
+                self._source.line(f"raise too_many_elements({REQUEST_ELEMENTS_MAX})")
         if isinstance(element, Kind) and len(element.code) == 1:
             size = struct.calcsize(">" + element.code)
             self._source.line(f"{target} = list(unpack_from(f'>{{n}}{element.code}', view, p))")
@@ -223,7 +238,7 @@ class _DecodeWriter:
         end = self._variable("end")
         with self._source.block("if n"):
             self._source.line("n, p = read_uvarint(view, p - 1)")
-            with self._source.block("if n * 2 > limit - p"):
+            with self._source.block(f"if n * 2 > limit - p or n > {TAGS_MAX}"):
                 self._source.line("raise malformed_count(n, p, limit)")
             with self._source.block("for _ in range(n)"):
                 self._source.line("tag, p = read_uvarint(view, p)")

@@ -22,6 +22,7 @@ from broker.wire.primitives import (
     malformed_string,
     read_uvarint,
     skip_tags,
+    too_many_elements,
     write_count,
     write_name,
 )
@@ -50,6 +51,9 @@ class ProducedPartition(NamedTuple):
     log_start_offset: int
 
 
+PRODUCE_ENTRIES_MAX: Final = 10_000
+"""Topics plus partitions of one request: handled in one step of the loop, tens of microseconds
+each."""
 _FLEXIBLE_FROM: Final = api.APIS[api.PRODUCE].flexible_from
 _LOG_START_FROM: Final = 5
 _RECORD_ERRORS_FROM: Final = 8
@@ -90,6 +94,7 @@ def _decode(view: memoryview, position: int) -> ProduceParts:
     position += 10
     if not 0 <= topic_count * 6 <= limit - position:
         raise malformed_count(topic_count, position, limit)
+    room = PRODUCE_ENTRIES_MAX - topic_count
     topics: list[ProduceTopic] = []
     for _ in range(topic_count):
         topic, position = _string(view, position, limit)
@@ -97,6 +102,9 @@ def _decode(view: memoryview, position: int) -> ProduceParts:
         position += 4
         if not 0 <= count * 8 <= limit - position:
             raise malformed_count(count, position, limit)
+        room -= count
+        if room < 0:
+            raise too_many_elements(PRODUCE_ENTRIES_MAX)
         partitions: list[ProducePartition] = []
         for _ in range(count):
             partition, size = _PARTITION.unpack_from(view, position)
@@ -129,10 +137,12 @@ def _decode_flexible(view: memoryview, position: int) -> ProduceParts:
     topic_count -= 1
     if not 0 <= topic_count * 3 <= limit - position:
         raise malformed_count(topic_count, position, limit)
+    room = PRODUCE_ENTRIES_MAX - topic_count
     topics: list[ProduceTopic] = []
     for _ in range(topic_count):
         topic, position = _compact_string(view, position, limit)
-        partitions, position = _partitions_flexible(view, position, limit)
+        partitions, position = _partitions_flexible(view, position, limit, room)
+        room -= len(partitions)
         topics.append((topic, partitions))
         position = position + 1 if view[position] == 0 else skip_tags(view, position, limit)
     if view[position]:
@@ -141,7 +151,7 @@ def _decode_flexible(view: memoryview, position: int) -> ProduceParts:
 
 
 def _partitions_flexible(
-    view: memoryview, position: int, limit: int
+    view: memoryview, position: int, limit: int, room: int
 ) -> tuple[list[ProducePartition], int]:
     count = view[position]
     position += 1
@@ -150,6 +160,8 @@ def _partitions_flexible(
     count -= 1
     if not 0 <= count * 6 <= limit - position:
         raise malformed_count(count, position, limit)
+    if count > room:
+        raise too_many_elements(PRODUCE_ENTRIES_MAX)
     partitions: list[ProducePartition] = []
     for _ in range(count):
         partition, size = _PARTITION_FLEXIBLE.unpack_from(view, position)

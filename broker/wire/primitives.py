@@ -17,6 +17,12 @@ UVARINT_BYTES_MAX: Final = 5
 UVARINT_MAX: Final = 2**32 - 1
 STRING_BYTES_MAX: Final = 2**15 - 1
 """What an int16 length can say. A varint could say more, but no string of the protocol may."""
+REQUEST_ELEMENTS_MAX: Final = 25_000
+"""Array elements of a whole request: more than twice the partitions of a node. An element of a few
+bytes costs many microseconds to answer, so bytes alone would let one frame stop everybody else.
+"""
+TAGS_MAX: Final = 16
+"""Tagged fields of one section; the protocol's richest has five."""
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
@@ -68,7 +74,7 @@ def skip_tags(view: Buffer, position: int, limit: int) -> int:
     and dropped.
     """
     count, position = read_uvarint(view, position)
-    if count > (limit - position) // 2:
+    if count > (limit - position) // 2 or count > TAGS_MAX:
         raise malformed_count(count, position, limit)
     for _ in range(count):
         _tag, position = read_uvarint(view, position)
@@ -117,6 +123,11 @@ def malformed_count(count: int, position: int, limit: int) -> MalformedMessage:
     return MalformedMessage(
         f"{count} elements announced at byte {position}, only {limit - position} bytes follow"
     )
+
+
+def too_many_elements(maximum: int) -> MalformedMessage:
+    """The error for a request of more array elements than one may have."""
+    return MalformedMessage(f"the request has more than {maximum} array elements")
 
 
 def malformed_length(length: int, position: int, limit: int) -> MalformedMessage:

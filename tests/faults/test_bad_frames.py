@@ -17,6 +17,7 @@ from broker.wire import api
 from broker.wire.frame import encode_request
 from broker.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from broker.wire.messages.metadata import MetadataRequest
+from broker.wire.primitives import uvarint
 from broker.wire.schema import decoder
 from tests.support.broker_process import BrokerProcess
 from tests.support.wire_client import WireClient, fetch_request, resident_bytes
@@ -239,3 +240,38 @@ def test_a_client_that_vanishes_in_mid_request_leaves_nothing(broker: BrokerProc
         with WireClient(broker.kafka_port) as client:
             client.send_raw(struct.pack(">i", FRAME_MAX) + b"x" * 200_000)
             client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+EMPTY_TOPIC = b"\x02z\x01\x00"
+"""A topic named z without partitions, in the flexible encoding of many requests."""
+
+CROWDED = {
+    "Produce": (api.PRODUCE, 9, b"\x00" + struct.pack(">hi", 1, 1000)),
+    "ListOffsets": (api.LIST_OFFSETS, 7, struct.pack(">ib", -1, 0)),
+    "OffsetFetch": (api.OFFSET_FETCH, 7, b"\x02g"),
+}
+
+
+@pytest.mark.parametrize("name", CROWDED)
+def test_a_request_of_very_many_tiny_parts_stops_nobody(broker: BrokerProcess, name: str) -> None:
+    """Bytes alone do not bound a request: each part of four bytes costs many microseconds."""
+    key, version, start = CROWDED[name]
+    head = struct.pack(">hhih", key, version, 1, 1) + b"a" + b"\x00"
+    count = 250_000
+    frame = head + start + uvarint(count + 1) + EMPTY_TOPIC * count + b"\x00\x00"
+    with WireClient(broker.kafka_port) as client, WireClient(broker.kafka_port) as other:
+        client.send_raw(struct.pack(">i", len(frame)) + frame)
+        time.sleep(0.05)
+        began = time.monotonic()
+        other.call(api.API_VERSIONS, 0, ApiVersionsRequest())
+        assert time.monotonic() - began < 1, "another client waited"
+        assert client.is_closed_within(5)
+
+
+def test_tagged_fields_of_a_section_are_few(broker: BrokerProcess) -> None:
+    head = struct.pack(">hhih", api.API_VERSIONS, 3, 1, 1) + b"a"
+    tags = b"".join(uvarint(tag) + b"\x00" for tag in range(1_000))
+    frame = head + uvarint(1_000) + tags + b"\x02a\x02b\x00"
+    with WireClient(broker.kafka_port) as client:
+        client.send_raw(struct.pack(">i", len(frame)) + frame)
+        assert client.is_closed_within(5)
