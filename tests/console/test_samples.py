@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 from django.db import connections
@@ -147,9 +148,14 @@ def test_number_of_rows_is_bounded(cluster: Cluster) -> None:
 
 
 def test_task_may_be_delivered_twice(cluster: Cluster) -> None:
-    write(SampleStore(cluster.pk), NOW_S, app=1)
+    now_s = int(time.time())
+    for second in range(60):
+        write(SampleStore(cluster.pk), now_s - 500 + second, app=second)
     thin_samples()
+    once = list(GroupSample.objects.order_by("resolution_s", "at_s").values())
+    assert {row["resolution_s"] for row in once} == {1, 10, 60}
     thin_samples()
+    assert list(GroupSample.objects.order_by("resolution_s", "at_s").values()) == once
 
 
 def test_slices_follow_one_another_without_gaps() -> None:
