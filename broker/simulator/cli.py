@@ -33,6 +33,7 @@ MUST_HAPPEN: Final = (
     "connections reset",
     "rebalances",
     "batches acknowledged after a retry",
+    "batches sent unheard",
     "old batches asked again",
     "records acknowledged",
     "records delivered by the client",

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -102,6 +104,9 @@ class Lane:
         except ClientError:
             await self.session.back_off()
             return
+        if self.acks == 0:
+            await self._send_unheard(sent)
+            return
         async with asyncio.TaskGroup() as group:
             answers = [group.create_task(self._send(batch)) for batch in sent]
         is_clean = True
@@ -147,6 +152,25 @@ class Lane:
 
     async def _send(self, batch: Batch) -> PartitionProduceResponse | None:
         """The partition's answer; None when there was none."""
+        request, version = self._request(batch)
+        try:
+            response = await self.session.ask(request, version)
+        except ClientError:
+            return None
+        answer = response.responses[0].partition_responses[0]
+        assert isinstance(answer, PartitionProduceResponse), "one partition was asked"
+        return answer
+
+    async def _send_unheard(self, batches: Sequence[Batch]) -> None:
+        """With acks=0 nobody ever knows."""
+        for batch in batches:
+            request, version = self._request(batch)
+            with suppress(ClientError):
+                await self.session.tell(request, version)
+                self.world.counters["batches sent unheard"] += 1
+            self._give_up(batch, INFO)
+
+    def _request(self, batch: Batch) -> tuple[ProduceRequest, int]:
         batch.attempts += 1
         self.world.counters["batches sent"] += 1
         data = PartitionProduceData(index=self.target.partition, records=batch.encoded)
@@ -156,14 +180,7 @@ class Lane:
             topic_data=[TopicProduceData(name=self.target.topic, partition_data=[data])],
         )
         lowest = ZSTD_VERSION_MIN if self.world.uses_zstd else PRODUCE_VERSION_MIN
-        version = self.session.node.random.randint(lowest, PRODUCE_VERSION_MAX)
-        try:
-            response = await self.session.ask(request, version)
-        except ClientError:
-            return None
-        answer = response.responses[0].partition_responses[0]
-        assert isinstance(answer, PartitionProduceResponse), "one partition was asked"
-        return answer
+        return request, self.session.node.random.randint(lowest, PRODUCE_VERSION_MAX)
 
     def _settle(
         self, batch: Batch, answer: PartitionProduceResponse | None, *, is_clean: bool
@@ -222,11 +239,6 @@ class Lane:
                 f"now {answer.base_offset} (error {answer.error_code})",
             )
 
-    def abandon(self) -> None:
-        """The process ends: what is unanswered stays open."""
-        for batch in list(self.pending):
-            self._give_up(batch, INFO)
-
 
 async def obtain_producer_id(session: Session) -> ProducerId:
     """Ask until there is one."""
@@ -257,7 +269,7 @@ class Producer:
             Target(topic, topic, index) for index in range(partitions) if random.random() < 0.8
         ] or [Target(topic, topic, 0)]
         self._window = random.choice((1, 1, BATCHES_IN_FLIGHT_MAX))
-        self._acks = random.choice((-1, -1, 1))
+        self._acks = random.choice((-1, -1, 1) if self._is_idempotent else (-1, 1, 0))
 
     async def run(self) -> None:
         identity = await obtain_producer_id(self._session) if self._is_idempotent else ProducerId()

@@ -38,6 +38,11 @@ class Session:
             key, version, self.node.name, request, timeout_ms=timeout_ms
         )
 
+    async def tell(self, request: Any, version: int) -> None:
+        """Send what gets no answer. Raises ClientError."""
+        connection = await self.open()
+        await connection.send(_API_OF[type(request)].key, version, self.node.name, request)
+
     async def ask_any_version(self, request: Any) -> Any:
         """As `ask`, in a version that the broker advertises, drawn anew each time."""
         api = _API_OF[type(request)]
