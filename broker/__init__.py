@@ -1,4 +1,4 @@
-"""The HermesMQ engine: a standalone asyncio broker that speaks the Apache Kafka wire protocol.
+"""HermesMQ's engine: a broker on one event loop, which Kafka's own clients talk to.
 
-Start with `ARCHITECTURE.md`: the data path, the import rule, where to add what.
+Start with `ARCHITECTURE.md`: how a record travels, who may import whom, what goes where.
 """
