@@ -125,9 +125,15 @@ async def move_to_trash(disk: Disk, topic: str, topic_id: bytes) -> str | None:
 
 
 async def empty_trash(disk: Disk) -> None:
-    """Remove what deletions left behind."""
+    """Remove what deletions left behind. Raises DiskFault, after all that can go is gone."""
+    failed: DiskFault | None = None
     for name in disk.list_directory(TRASH):
-        await disk.remove_tree(f"{TRASH}/{name}")
+        try:
+            await disk.remove_tree(f"{TRASH}/{name}")
+        except DiskFault as fault:
+            failed = fault
+    if failed is not None:
+        raise failed
 
 
 def _properties(content: bytes) -> dict[str, str]:

@@ -111,7 +111,7 @@ class SystemDisk:
         await self.run_write(path, _make_directory, self._at(path))
 
     def rename(self, source: str, target: str) -> None:
-        with _mapped(source):
+        with _mapped(source), _present(source):
             self._at(source).rename(self._at(target))
 
     async def sync_directory(self, path: str) -> None:
@@ -155,7 +155,7 @@ class SystemDisk:
         function: Callable[..., T],
         arguments: tuple[object, ...],
     ) -> T:
-        with _mapped(path):
+        with _mapped(path), _present(path):
             return await asyncio.get_running_loop().run_in_executor(threads, function, *arguments)
 
     def _at(self, path: str) -> Path:
@@ -291,6 +291,15 @@ def _mapped(path: str) -> Iterator[None]:
         raise _fault(path, error) from error
 
 
+@contextmanager
+def _present(path: str) -> Iterator[None]:
+    """For what is there unless somebody removed it under the broker: its directory, mostly."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise DiskFault(path, "it or its directory is missing: it was removed meanwhile") from error
+
+
 def _fault(path: str, error: OSError) -> DiskFault:
     reason = error.strerror or str(error)
     if error.errno in _FULL:
@@ -389,7 +398,10 @@ def _unlink(path: Path) -> None:
 
 
 def _remove_tree(path: Path) -> None:
-    """Races with nothing: whoever removes a tree owns it."""
+    """Races with nothing: whoever removes a tree owns it. Of a symbolic link only the link goes."""
+    if path.is_symlink():
+        path.unlink()
+        return
     try:
         shutil.rmtree(path)
     except FileNotFoundError:
