@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from broker.config.setting import Scope, Unit, setting
-from broker.model import INT32_MAX, INT64_MAX
+from broker.model import INT16_MAX, INT32_MAX, INT64_MAX
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class GroupSettings:
         "The longest text a client may attach to a committed offset.",
         unit=Unit.BYTES,
         minimum=0,
-        maximum=INT32_MAX,
+        maximum=INT16_MAX,
         scope=Scope.CLUSTER,
         live=True,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from broker.coordinators.group.classic import GroupState
 from broker.errors import ErrorCode
 from tests.coordinators.world import World, subscription
 
@@ -34,6 +35,16 @@ def test_restarted_follower_gets_a_new_id_and_no_rebalance() -> None:
     assert not answer.response.skip_assignment
     synced = world.sync(answer.response.member_id, generation, instance="node-1")
     assert synced.response.assignment == follower.encode()
+
+
+def test_restarted_member_whose_name_outgrows_the_record_makes_the_group_rebalance() -> None:
+    world = World(group_record_bytes_max=2_000)
+    static_group(world)
+    stored = len(world.log)
+    answer = world.join(instance="node-1", client="c" * 2_000)
+    assert answer.is_parked
+    assert world.group.state is GroupState.PREPARING_REBALANCE
+    assert len(world.log) == stored, "a record that the log refuses would reload the shard"
 
 
 def test_restarted_leader_of_version_9_skips_the_assignment() -> None:

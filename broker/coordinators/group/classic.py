@@ -17,6 +17,7 @@ rebalance).
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -29,6 +30,9 @@ from broker.coordinators.group.member import (
 )
 from broker.coordinators.group.records import GroupStored
 from broker.errors import ErrorCode
+
+MEMBER_OVERHEAD_BYTES: Final = 64
+"""The lengths and times of a stored member, rounded up."""
 
 
 class GroupState(StrEnum):
@@ -281,6 +285,17 @@ class ClassicGroup:
             self.leader,
             self.state_timestamp_ms,
             members,
+        )
+
+    def stored_bytes(self, assignments: Mapping[str, bytes]) -> int:
+        """What the generation with these assignments takes in the log at most, in bytes."""
+        names = (self.group_id, self.protocol_type, self.protocol or "", self.leader or "")
+        return sum(len(name.encode()) for name in names) + sum(
+            len(assignments.get(member.member_id, b""))
+            + len(member.metadata_for(self.protocol))
+            + member.identity_bytes()
+            + MEMBER_OVERHEAD_BYTES
+            for member in self.members.values()
         )
 
     def _count(self, protocols: Protocols, step: int) -> None:

@@ -176,6 +176,7 @@ def _replace_static(
         group.state is not GroupState.STABLE
         or not is_same
         or group.protocol != group.choose_protocol()
+        or not _fits_a_record(group, moment)
     ):
         return effects + prepare(group, moment)
     group.unpark_join(member)
@@ -260,6 +261,12 @@ def _has_room(
         is_waiting = member is not None and member.parked_join is not None
         return is_waiting or group.parked_join_count < limits.group_size_max
     return member is not None or len(group.members) < limits.group_size_max
+
+
+def _fits_a_record(group: ClassicGroup, moment: Moment) -> bool:
+    """Whether the generation as it stands can be stored: a client id is as long as a client likes."""
+    assignments = {member.member_id: member.assignment for member in group.members.values()}
+    return group.stored_bytes(assignments) <= moment.limits.group_record_bytes_max
 
 
 def _drop(group: ClassicGroup, member_id: str, moment: Moment) -> list[Effect]:

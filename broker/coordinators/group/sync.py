@@ -12,9 +12,6 @@ from broker.errors import ErrorCode
 from broker.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from broker.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
-MEMBER_OVERHEAD_BYTES: Final = 64
-"""The lengths and times of a stored member, rounded up."""
-
 HEARTBEAT_ANSWERS: Final = {
     GroupState.EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
     GroupState.PREPARING_REBALANCE: ErrorCode.REBALANCE_IN_PROGRESS,
@@ -95,7 +92,7 @@ def _park(member: Member, caller: Caller) -> list[Effect]:
 def _assign(group: ClassicGroup, request: SyncGroupRequest, moment: Moment) -> list[Effect]:
     """The leader has spoken: store the generation, then answer everybody who waits."""
     assignments = {item.member_id: bytes(item.assignment) for item in request.assignments}
-    if _record_bytes(group, assignments) > moment.limits.group_record_bytes_max:
+    if group.stored_bytes(assignments) > moment.limits.group_record_bytes_max:
         return _refuse_all(group, moment)
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")
@@ -107,18 +104,6 @@ def _assign(group: ClassicGroup, request: SyncGroupRequest, moment: Moment) -> l
             member.parked_sync = None
             group.refresh_session(member, moment.monotonic_ms)
     return effects
-
-
-def _record_bytes(group: ClassicGroup, assignments: dict[str, bytes]) -> int:
-    """What the generation with these assignments takes in the log at most, in bytes."""
-    names = (group.group_id, group.protocol_type, group.protocol or "", group.leader or "")
-    return sum(len(name.encode()) for name in names) + sum(
-        len(assignments.get(member.member_id, b""))
-        + len(member.metadata_for(group.protocol))
-        + member.identity_bytes()
-        + MEMBER_OVERHEAD_BYTES
-        for member in group.members.values()
-    )
 
 
 def _refuse_all(group: ClassicGroup, moment: Moment) -> list[Effect]:
