@@ -203,6 +203,18 @@ class BrokerSettings:
         minimum=16,
         maximum=INT32_MAX,
     )
+    hermes_log_level: str = setting(
+        "hermes.log.level",
+        "INFO",
+        "The least severe lines that are logged.",
+        choices=("DEBUG", "INFO", "WARNING", "ERROR"),
+    )
+    hermes_log_format: str = setting(
+        "hermes.log.format",
+        "console",
+        "How lines are logged to standard error: console for eyes, json for collectors.",
+        choices=("console", "json"),
+    )
     hermes_shutdown_timeout_ms: int = setting(
         "hermes.shutdown.timeout.ms",
         5_000,

@@ -56,7 +56,7 @@ def run(settings: BrokerSettings, *, is_supervised: bool = False) -> int:
     """Serve until a signal (or, supervised, the end of standard input): the exit code."""
     if sys.flags.optimize:
         return _refuse("refusing to run under python -O: asserts are part of this broker")
-    configure_logging()
+    configure_logging(settings.hermes_log_level, settings.hermes_log_format)
     tune_allocator()
     raise_descriptor_limit()
     _keep_from_collections()  # what imports made, before there is a loop to hold up

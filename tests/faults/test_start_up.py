@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -157,3 +158,11 @@ def test_python_without_asserts_is_refused(tmp_path: Path) -> None:
     finished = serve("--log-dir", str(tmp_path / "data"), python=("-O",))
     assert finished.returncode == 2
     assert "-O" in finished.stderr
+
+
+def test_log_lines_are_json_where_that_is_set(tmp_path: Path) -> None:
+    settings = {"hermes.log.format": "json", "hermes.log.level": "INFO"}
+    with BrokerProcess(tmp_path, settings) as broker:
+        lines = broker.log_path.read_text().splitlines()
+    assert lines
+    assert all({"event", "level", "timestamp"} <= json.loads(line).keys() for line in lines)

@@ -189,25 +189,29 @@ class CommittedOffsets:
     def __exit__(self, *_exception: object) -> None:
         self._stopping.set()
         self._thread.join(30)
+        deadline = time.monotonic() + 30
+        while not self._look():
+            assert time.monotonic() < deadline, "the committed offsets cannot be read"
 
     def _watch(self) -> None:
         while not self._stopping.is_set():
             self._look()
             self._stopping.wait(0.2)
-        self._look()
 
-    def _look(self) -> None:
+    def _look(self) -> bool:
+        """False while the broker is away: that is the scenario."""
         request = [ConsumerGroupTopicPartitions(GROUP)]
         try:
             answer = self._admin.list_consumer_group_offsets(request, request_timeout=5)
             offsets = answer[GROUP].result(6).topic_partitions
-        except KafkaException:
-            return  # the broker is away: that is the scenario
+        except (KafkaException, TimeoutError):
+            return False
         for found in offsets:
             before = self.seen.get(found.partition, 0)
             if found.offset < before:
                 self.moved_back.append(f"partition {found.partition}: {before} to {found.offset}")
             self.seen[found.partition] = max(before, found.offset)
+        return True
 
 
 def read_log(bootstrap: str) -> list[OrderEvent]:

@@ -264,7 +264,7 @@ def _has_room(
 
 
 def _fits_a_record(group: ClassicGroup, moment: Moment) -> bool:
-    """Whether the generation as it stands can be stored: a client id is as long as a client likes."""
+    """Whether the generation can be stored as it is: a client id is as long as a client likes."""
     assignments = {member.member_id: member.assignment for member in group.members.values()}
     return group.stored_bytes(assignments) <= moment.limits.group_record_bytes_max
 

@@ -62,7 +62,8 @@ async def handle_metadata(
     answer = kept.find(question, generation, now_ms)
     if answer is None:
         answers = _answers(broker, version, wanted, refusals)
-        count_errors(broker, "Metadata", [answer.error_code for answer in answers])
+        errors = [int(answer.error_code) for answer in answers]
+        count_errors(broker, "Metadata", errors)
         answer = await encode_metadata(
             broker,
             version,
@@ -70,7 +71,7 @@ async def handle_metadata(
             answers,
             shows_operations=request.include_topic_authorized_operations,
         )
-        if generation == broker.catalog.generation and not refusals:
+        if generation == broker.catalog.generation and not any(errors):
             kept.keep(question, generation, now_ms, answer)
     return answer
 
