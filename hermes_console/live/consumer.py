@@ -56,6 +56,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         self._subscription: Subscription | None = None
         self._group = ""
         self._is_paused = False
+        self._sequence_sent: int | None = None
         self._is_due = asyncio.Event()
         self._sender: asyncio.Task[None] | None = None
 
@@ -89,11 +90,12 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             await self.close(CLOSE_BAD_MESSAGE)
             return
         self._is_paused = message["type"] == "pause"
+        self._sequence_sent = None
         if not self._is_paused:
             self._is_due.set()
 
     async def sample_ready(self, _event: dict[str, Any]) -> None:
-        """From the channel layer: the sampler has a new snapshot."""
+        """From the channel layer: there is a snapshot. Several processes may tell of the same."""
         if not self._is_paused:
             self._is_due.set()
 
@@ -130,7 +132,10 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         frame = await database_sync_to_async(view.frame)(
             subscription.cluster, subscription.parameters
         )
-        if frame is not None and subscription is self._subscription:
+        if frame is None or subscription is not self._subscription:
+            return
+        if frame.sequence != self._sequence_sent:
+            self._sequence_sent = frame.sequence
             await self.send(frame_text(subscription.view, frame))
 
     async def _join(self, cluster: str) -> None:

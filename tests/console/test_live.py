@@ -85,9 +85,23 @@ async def test_many_samples_at_once_are_one_frame(
     await live.connect()
     await live.send_json_to(SUBSCRIBE)
     await frame_of(live)
+    await asyncio.to_thread(store_groups, group("app"), sequence=8)
     for _ in range(20):
         await get_channel_layer().group_send(cluster_group("local"), {"type": "sample.ready"})
+    assert (await frame_of(live))["sequence"] == "8"
+    assert await live.receive_nothing(timeout=0.8)
+    await live.disconnect()
+
+
+async def test_sample_that_two_processes_tell_of_is_sent_once(
+    session: SessionStore, store_groups: Callable[..., ClusterSnapshot]
+) -> None:
+    await asyncio.to_thread(store_groups, group("app"))
+    live = socket(session)
+    await live.connect()
+    await live.send_json_to(SUBSCRIBE)
     await frame_of(live)
+    await get_channel_layer().group_send(cluster_group("local"), {"type": "sample.ready"})
     assert await live.receive_nothing(timeout=0.8)
     await live.disconnect()
 
