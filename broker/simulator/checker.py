@@ -173,6 +173,8 @@ def committed_offset_never_moves_back(events: Sequence[Event]) -> Iterator[str]:
     register: dict[tuple[str, Place], _Register] = defaultdict(_Register)
     asked: dict[int, tuple[Event, int]] = {}
     for event in events:
+        if event["operation"] == "reset":
+            register[event["group"], _place(event)].acknowledged = -1
         if event["operation"] not in {"commit", "committed"}:
             continue
         if event["kind"] == INVOKE:

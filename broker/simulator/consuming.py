@@ -122,6 +122,13 @@ class Member:
             if found[0][0] < position and self.world.counters["power cuts"]:
                 self._run += 1  # the log is shorter than the commit: the client began again
                 position = found[0][0]
+                self.world.history.record(
+                    self.world.loop.time(),
+                    "reset",
+                    group=self._group,
+                    topic=self.topic,
+                    partition=partition,
+                )
             self.world.history.record(
                 self.world.loop.time(),
                 "poll",

@@ -163,6 +163,13 @@ def test_commit_of_unknown_fate_may_be_read_or_not() -> None:
     assert Story().commit(5, outcome=INFO).commit(9).committed(5).broken() == set()
 
 
+def test_group_that_was_reset_may_commit_less() -> None:
+    story = Story().commit(9)
+    story.history.record(0.0, "reset", group="g", **T)
+    assert story.commit(5).committed(5).broken() == set()
+    assert story.committed(4).broken() == {"committed offset never moves back"}
+
+
 def test_offset_that_nobody_committed_is_found() -> None:
     assert Story().commit(5).committed(7).broken() == {"committed offset never moves back"}
 
