@@ -29,6 +29,7 @@ from broker.model import AppendResult, BrokerId, TopicId
 from broker.ports import Clock, DiskFault, DiskFull
 from broker.records.build import build_batch
 from broker.replication.leader import Effect, PartitionLeader
+from broker.server.limits import LogLines
 from broker.server.turn import Turn
 
 _log = structlog.get_logger("hermes.partition")
@@ -45,6 +46,7 @@ class Surroundings(NamedTuple):
     turn: Turn
     metrics: Metrics
     on_roll_due: Callable[[Partition], None]
+    full_lines: LogLines
 
 
 class ParkedFetch(Protocol):
@@ -247,11 +249,13 @@ class Partition:
             self._carry_out(effects, size)
         except DiskFull as fault:
             self._around.metrics.disk_faults_total.add(1, kind="full")
-            _log.error(
-                "the disk is full; writes are refused until there is space",
-                partition=str(self),
-                fault=str(fault),
-            )
+            if self._around.full_lines.admits(self._around.clock.monotonic_ms()):
+                _log.error(
+                    "the disk is full; writes are refused until there is space",
+                    partition=str(self),
+                    fault=str(fault),
+                    unlogged_before=self._around.full_lines.take_suppressed(),
+                )
             self._fail(staged, ErrorCode.KAFKA_STORAGE_ERROR)
             return
         except DiskFault as fault:

@@ -19,6 +19,7 @@ from broker.log.partition_file import read_identity
 from broker.log.partition_log import PartitionLog
 from broker.model import TopicId
 from broker.ports import DiskFault
+from broker.server.limits import LogLines
 from broker.server.log_settings import log_config
 from broker.server.partition import OnDone, ParkedFetch, Partition, Surroundings
 from broker.server.storage import discard_partition, discard_unknown_topics
@@ -53,6 +54,7 @@ class PartitionRegistry:
         self._broker = broker
         self._by_name: dict[tuple[str, int], Partition] = {}
         self._by_id: dict[tuple[bytes, int], Partition] = {}
+        self._full_lines = LogLines()
 
     def __len__(self) -> int:
         return len(self._by_name)
@@ -192,6 +194,7 @@ class PartitionRegistry:
             broker.turn,
             broker.metrics,
             broker.maintenance.roll_soon,
+            self._full_lines,
         )
 
     async def _open_or_make(self, topic: Topic, index: int) -> OpenedLog:

@@ -11,6 +11,7 @@ from broker.coordinators.group.effects import Caller, Effect, Moment
 from broker.coordinators.group.records import GroupStored, StoredMember, to_log
 from broker.coordinators.group.shard import GroupShard
 from broker.errors import ErrorCode
+from broker.server.groups.room import FULL_RETRY_MS
 from broker.server.groups.shard import ShardState
 from broker.simulator.session import Session
 from broker.wire.messages.heartbeat import HeartbeatRequest
@@ -80,12 +81,63 @@ def test_commit_that_cannot_be_stored_is_refused_and_never_seen() -> None:
         refused = await cluster.commit("g", 6, joined=joined)
         assert refused == ErrorCode.COORDINATOR_NOT_AVAILABLE
         cluster.host.image.faults.is_full = False
-        code = await cluster.commit("g", 6, joined=joined)
-        assert code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         await cluster.ready()
         assert await cluster.committed("g") == 5
+        await asyncio.sleep(FULL_RETRY_MS / 1000)
         assert await cluster.commit("g", 7, joined=joined) == 0
         assert await cluster.committed("g") == 7
+
+    simulate(scenario)
+
+
+def test_full_disk_refuses_what_would_be_stored_once_loaded_again_and_heals() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.prepare()
+        joined = await cluster.enter("g")
+        assert await cluster.commit("g", 5, joined=joined) == 0
+        shard = cluster.broker.groups.shard_of("g")
+        assert shard is not None
+        incarnation = shard.incarnation
+        cluster.host.image.faults.is_full = True
+        unavailable = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert await cluster.commit("g", 6, joined=joined) == unavailable
+        await cluster.ready()
+        beat = HeartbeatRequest(
+            group_id="g", generation_id=joined.generation_id, member_id=joined.member_id
+        )
+        for _ in range(40):  # longer than the session and than the longest back-off
+            await asyncio.sleep(1)
+            assert await cluster.commit("g", 7, joined=joined) == unavailable
+            assert await cluster.committed("g") == 5
+            assert (await cluster.ask(beat, 4)).error_code == 0
+        assert (await cluster.join("g")).error_code == unavailable
+        assert shard.incarnation == incarnation + 1, "it was loaded once"
+        cluster.host.image.faults.is_full = False
+        await asyncio.sleep(FULL_RETRY_MS / 1000)
+        assert await cluster.commit("g", 8, joined=joined) == 0
+        assert await cluster.committed("g") == 8
+        await cluster.restart()
+        assert await cluster.committed("g") == 8
+
+    simulate(scenario)
+
+
+def test_sessions_that_ran_out_on_a_full_disk_end_when_there_is_space() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.prepare()
+        joined = await cluster.enter("g")
+        cluster.host.image.faults.is_full = True
+        await cluster.commit("g", 6, joined=joined)
+        await cluster.ready()
+        shard = cluster.broker.groups.shard_of("g")
+        assert shard is not None
+        incarnation = shard.incarnation
+        await asyncio.sleep(60)
+        assert shard.incarnation == incarnation
+        assert shard.groups.member_count == 1
+        cluster.host.image.faults.is_full = False
+        await asyncio.sleep(2 * FULL_RETRY_MS / 1000)
+        assert shard.groups.member_count == 0
 
     simulate(scenario)
 

@@ -130,15 +130,23 @@ class GroupCoordinator:
         else:
             shard.run(reply_to, step)
 
+    def run_unstored(self, group_id: str, reply_to: ReplyTo, step: Step) -> None:
+        """As `run`, for a step that appends nothing: a full disk does not stop it."""
+        shard = self.shard_of(group_id)
+        if shard is None:
+            reply_to(ErrorCode.NOT_COORDINATOR)
+        else:
+            shard.read(reply_to, step)
+
     def read(
         self, group_id: str, reply_to: ReplyTo, read: Callable[[GroupShard, Moment], Any]
     ) -> None:
-        """As `run`, for a step that only computes a response."""
+        """As `run_unstored`, for a step that only computes a response."""
 
         def step(groups: GroupShard, moment: Moment) -> list[Effect]:
             return [Reply(reply_to, read(groups, moment))]
 
-        self.run(group_id, reply_to, step)
+        self.run_unstored(group_id, reply_to, step)
 
     def forget_newcomer(self, group_id: str, member_id: str) -> None:
         """The connection of a parked first join ended."""
@@ -188,8 +196,8 @@ class GroupCoordinator:
         """Run a step for every group there is, in slices."""
         for shard in self._shards:
             for position, group_id in enumerate(list(shard.groups.groups), start=1):
-                if shard.state is not ShardState.READY:
-                    break
+                if shard.state is not ShardState.READY or not shard.may_store:
+                    break  # what is left of a deleted topic goes with a later expiry
                 shard.take(partial(look, group_id))
                 if position % SLICE_GROUPS == 0:
                     await asyncio.sleep(0)

@@ -10,7 +10,8 @@
 
 Records of one turn of the loop become one append. An answer, a read's too, leaves when everything
 that the shard appended before it is committed. An append that fails discards the state, answers
-everybody and loads anew.
+everybody and loads anew. When the disk was full, reads and heartbeats go on after that, and every
+step that may store something is refused until there is room (`Room`).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from broker.coordinators.group.shard import GroupShard
 from broker.errors import ErrorCode, Refusal
 from broker.ports import DiskFault
 from broker.server.groups.loading import load_shard
+from broker.server.groups.room import FULL_RETRY_MS, Room
 from broker.wire.primitives import MalformedMessage
 
 if TYPE_CHECKING:
@@ -39,7 +41,9 @@ APPEND_BYTES_MAX: Final = 512 * 1024
 DEADLINES_PER_STEP: Final = 50
 """Groups whose timers are handled in one step of the loop."""
 RELOAD_DELAY_MS: Final = 1_000
-"""How long a shard whose append failed waits before it loads again."""
+"""How long a shard whose append failed waits before it loads again; not after a full disk, which
+left the log as it was.
+"""
 
 Step = Callable[[GroupShard, Moment], Iterable[Effect]]
 
@@ -89,6 +93,7 @@ class RunningShard:
         self._timer_at_ms: float | None = None
         self._is_dirty = False
         self._group_count = 0
+        self._room = Room()
 
     # loading
 
@@ -119,10 +124,23 @@ class RunningShard:
         """The error that every request gets now; None when the shard serves."""
         return UNAVAILABLE.get(self.state)
 
+    @property
+    def may_store(self) -> bool:
+        """Whether the log had room when it was last asked: else no step may store anything."""
+        clock, disk = self._broker.clock, self._broker.disk
+        return self._room.is_open(clock.monotonic_ms(), disk.free_bytes)
+
     def run(self, reply_to: ReplyTo, step: Step) -> None:
         """Run `step` now and carry out its effects; `reply_to` gets the error when the shard does
-        not serve.
+        not serve, or cannot store what the step may append.
         """
+        if self.unavailable() is None and not self.may_store:
+            reply_to(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        else:
+            self.read(reply_to, step)
+
+    def read(self, reply_to: ReplyTo, step: Step) -> None:
+        """As `run`, for a step that appends nothing."""
         code = self.unavailable()
         if code is not None:
             reply_to(code)
@@ -204,14 +222,18 @@ class RunningShard:
 
     def _discard(self, code: ErrorCode, reason: str) -> None:
         """What is in memory is ahead of the log: forget it, tell everybody, load again."""
+        is_full = not self.partition.is_offline
         _log.error(
             "an append failed: the shard is loaded again",
             partition=str(self.partition),
             error=code.name,
             reason=reason,
+            is_disk_full=is_full,
         )
+        if is_full:
+            self._room.on_full(self._broker.clock.monotonic_ms())
         self._forget(ShardState.LOADING)
-        self._broker.call_later(RELOAD_DELAY_MS, self._reload)
+        self._broker.call_later(0 if is_full else RELOAD_DELAY_MS, self._reload)
 
     def _reload(self) -> None:
         if self.state is ShardState.LOADING:
@@ -264,8 +286,13 @@ class RunningShard:
 
     def _on_timer(self) -> None:
         self._timer = self._timer_at_ms = None
-        if self.state is ShardState.READY:
+        if self.state is not ShardState.READY:
+            return
+        if self.may_store:
             self.take(lambda groups, moment: groups.on_deadline(moment, DEADLINES_PER_STEP))
+        else:  # sessions end when that can be stored
+            self._timer_at_ms = self.groups.next_deadline_ms()
+            self._timer = self._broker.call_later(FULL_RETRY_MS, self._on_timer)
 
     def _count(self) -> None:
         group_count = len(self.groups.groups)

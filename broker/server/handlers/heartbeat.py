@@ -21,7 +21,7 @@ def handle_heartbeat(
 ) -> None:
     """Answered at once unless an append is under way."""
     caller = caller_of(context, reply, lambda code: HeartbeatResponse(error_code=code))
-    broker.groups.run(
+    broker.groups.run_unstored(
         request.group_id,
         caller.reply_to,
         lambda shard, moment: shard.on_heartbeat(request, caller, moment),

@@ -34,7 +34,7 @@ def handle_list_groups(
     gathered = Gathered(len(shards), merge)
     for index, shard in enumerate(shards):
         reply_to = gathered.part(index, lambda code: ListGroupsResponse(error_code=code))
-        shard.run(reply_to, _list(request, reply_to))
+        shard.read(reply_to, _list(request, reply_to))
 
 
 def _list(request: ListGroupsRequest, reply_to: ReplyTo) -> Step:
