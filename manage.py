@@ -1,6 +1,6 @@
 #!/usr/bin/env python
-"""Django's command line for the console: `python manage.py console` runs it, `manage.py help` lists
-the rest.
+"""Django's command line for the console: `.venv/bin/python manage.py console` runs it,
+`manage.py help` lists the rest.
 """
 
 from __future__ import annotations
@@ -8,7 +8,13 @@ from __future__ import annotations
 import os
 import sys
 
-from django.core.management import execute_from_command_line
+try:
+    from django.core.management import execute_from_command_line
+except ModuleNotFoundError:
+    sys.exit(
+        "manage.py: this Python has no Django; run it with the environment that ./hermes makes: "
+        ".venv/bin/python manage.py …"
+    )
 
 from hermes_console.environment import BadEnvironment
 
