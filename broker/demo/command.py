@@ -34,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
     settings: dict[str, Any] = {
         "bootstrap.servers": options.bootstrap,
         "client.id": "hermes-demo",
-        "log_level": 3,
+        "log_level": 2,  # what level 3 would log comes to error_cb too, which does not repeat it
         "reconnect.backoff.max.ms": 2_000,
         "error_cb": _ErrorReport(),
     }

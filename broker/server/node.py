@@ -111,6 +111,8 @@ class Broker:
         """Serve. Raises StartupError with one sentence for the operator."""
         try:
             await self._start()
+        except OSError as error:
+            raise StartupError(error.strerror or str(error)) from error  # without its number
         except _CANNOT_START as error:
             raise StartupError(str(error)) from error
 

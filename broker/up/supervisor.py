@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from broker.up.backoff import Backoff
@@ -87,18 +88,33 @@ class Supervisor:
     async def _keep_running(self, child: Child) -> None:
         """Start the child; whenever it ends, say why and start it again after the back-off."""
         backoff = Backoff()
+        wait = child.wait
         while True:
             try:
                 await child.start()
             except OSError as error:
                 msg = f"{child.plan.name} could not be started: {error}"
                 raise StartFailure(msg) from error
-            ended = await child.wait()
+            ended = await wait()
             if not self._is_ready:
                 raise StartFailure(_failed_start(child, ended))
             backoff = backoff.after_crash(ended.ran_s)
             self._say(_crash(child, ended, backoff.delay_s))
             await asyncio.sleep(backoff.delay_s)
+            wait = partial(self._wait_and_tell_return, child)
+
+    async def _wait_and_tell_return(self, child: Child) -> Ended:
+        """How the restarted process ended; says so when it answers before that."""
+        async with asyncio.TaskGroup() as tasks:
+            telling = tasks.create_task(self._tell_return(child))
+            ended = await child.wait()
+            telling.cancel()
+        return ended
+
+    async def _tell_return(self, child: Child) -> None:
+        if child.plan.ready_url is not None:
+            await wait_until_answering(child.plan.ready_url)
+            self._say(f"{child.plan.name}: answers again (process {child.pid})")
 
     async def _wait_until_ready(self, child: Child) -> None:
         if child.plan.ready_url is None:

@@ -150,6 +150,8 @@ async def test_a_killed_broker_is_started_again_and_the_reason_is_printed(up: Up
     assert f"process {first} was killed by SIGKILL" in line
     assert "starts again in 0.5 s" in line
     await until(lambda: up.pid("broker") != first)
+    line = await up.line("answers again")
+    assert f"broker: answers again (process {up.pid('broker')})" in line
 
 
 async def test_a_child_that_cannot_start_fails_the_command_with_its_last_lines(up: Up) -> None:
