@@ -3,6 +3,8 @@
 
 const GAP_FACTOR = 6;
 const SECONDS_MIN = 60;
+const NARROW_PIXELS = 480;
+const TIME_STEPS = [1, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800];
 
 export function startCharts() {
   return [...document.querySelectorAll("[data-chart]")].map((element) => new Chart(element));
@@ -105,7 +107,7 @@ class Chart {
     };
     const hasRight = this.series.some((one) => one.axis === "right");
     const axes = [
-      { ...axis, size: 30, space: 80, values: (_, splits) => timeTexts(splits) },
+      { ...axis, size: 30, space: timeSpace, incrs: TIME_STEPS, values: (_, splits) => timeTexts(splits) },
       { ...axis, size: 62, space: 36, values: (_, splits) => splits.map(compact) },
     ];
     if (hasRight) {
@@ -162,6 +164,10 @@ class Chart {
     }
     this.legend.replaceChildren(...items);
   }
+}
+
+function timeSpace(_plot, _axis, _min, _max, pixels) {
+  return pixels < NARROW_PIXELS ? 56 : 80;
 }
 
 function timeTexts(splits) {
