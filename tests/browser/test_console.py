@@ -27,6 +27,8 @@ TARGET_PX = 24
 
 
 async def lag_of(page: Page) -> int:
+    """That of the slow group, once it has committed."""
+    await expect(page.locator(LAG).first).to_have_text(re.compile(r"^[\d,]+$"), timeout=30_000)
     return int((await page.locator(LAG).first.inner_text()).replace(",", ""))
 
 
@@ -102,6 +104,25 @@ async def test_focus_stays_while_rows_are_replaced(page: Page) -> None:
     lag = await lag_of(page)
     await wait_until_lag_is_not(page, lag)
     assert await page.evaluate("document.activeElement.textContent") == SLOW
+
+
+async def test_focus_stays_in_a_row_that_changes_its_rank(page: Page) -> None:
+    await page.goto(GROUPS)
+    await wait_until_live(page)
+    await page.get_by_role("button", name="Pause").click()
+    kept = await page.evaluate(
+        """async () => {
+          const { morph } = await import(document.querySelector("script[type=module]").src
+            .replace(/[^/]*$/, "morph.js"));
+          const body = document.querySelector("#live-groups tbody");
+          const rows = [...body.children];
+          rows.at(-1).querySelector("a").focus();
+          const focused = document.activeElement;
+          morph(body, rows.reverse().map((row) => row.outerHTML).join(""));
+          return focused === document.activeElement && body.firstElementChild.contains(focused);
+        }"""
+    )
+    assert kept
 
 
 async def test_filter_changes_the_list_the_address_and_the_live_view(page: Page) -> None:

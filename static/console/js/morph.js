@@ -4,7 +4,10 @@
 export function morph(target, html) {
   const template = document.createElement("template");
   template.innerHTML = html;
+  const focused = document.activeElement;
   morphChildren(target, template.content);
+  // A node that is moved (a row that changed its rank) loses the focus.
+  if (focused !== document.activeElement && target.contains(focused)) focused.focus({ preventScroll: true });
 }
 
 function morphChildren(target, source) {
