@@ -222,7 +222,12 @@ class _Recovery:
 
 
 class IndexVisitor:
-    """Enters scanned batches in the segment's index and, when given, producers and epochs."""
+    """Enters scanned batches in the segment's index and, when given, producers and epochs.
+
+    When they were appended is lost. Entries and the first time, which tell ages, get the records'
+    own times, kept between what is known and `append_time`; the last time, by which segments
+    expire, is `append_time`, so that nothing expires early.
+    """
 
     def __init__(
         self,
@@ -237,6 +242,7 @@ class IndexVisitor:
         self.append_time = append_time
         self.producers = producers
         self.epochs = epochs
+        self.likely_time = 0 if segment.times is None else max(0, segment.times.last_append_time)
 
     def visit(self, header: BatchHeader, position: int) -> None:
         segment = self.segment
@@ -244,10 +250,11 @@ class IndexVisitor:
         assert segment.times is not None, "the index is being built"
         first, last, latest = segment.times
         append_time = max(self.append_time, last)
+        self.likely_time = min(max(self.likely_time, header.max_timestamp), append_time)
         if position - segment.index.last_position() >= self.interval:
-            segment.index.add(header.base_offset, position, append_time, latest)
+            segment.index.add(header.base_offset, position, self.likely_time, latest)
         segment.times = Times(
-            append_time if first < 0 else first, append_time, max(latest, header.max_timestamp)
+            self.likely_time if first < 0 else first, append_time, max(latest, header.max_timestamp)
         )
         if self.epochs is not None and header.partition_leader_epoch > self.epochs.latest:
             self.epochs.begin(header.partition_leader_epoch, header.base_offset)

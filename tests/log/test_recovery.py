@@ -12,6 +12,7 @@ from time import process_time
 import pytest
 
 from broker.errors import ErrorCode
+from broker.log.age import PRECISION_MS, append_time
 from broker.log.config import LogConfig
 from broker.log.partition_log import PartitionLog
 from broker.log.scan import scan
@@ -62,6 +63,30 @@ async def test_a_killed_process_loses_nothing_that_was_flushed(disk: FaultyDisk)
         append(log, f"v{log.log_end_offset}")
     assert log.log_end_offset == 63
     assert log.damage == []
+
+
+async def test_after_a_kill_records_are_as_old_as_before_and_expire_no_sooner(
+    disk: FaultyDisk,
+) -> None:
+    log = await create(disk)
+    for second in range(40):
+        append(log, f"v{second}", now_ms=NOW_MS + 1_000 * second)
+    later = NOW_MS + 3_600_000
+    log = await reopen(disk, now_ms=later)  # never closed
+    for offset in range(40):
+        told = await append_time(log, offset, 40)
+        assert told is not None
+        assert abs(told - (NOW_MS + 1_000 * offset)) <= PRECISION_MS
+    assert log.last_append_time == later
+
+
+async def test_after_a_kill_a_clock_that_is_ahead_makes_no_record_younger_than_the_start(
+    disk: FaultyDisk,
+) -> None:
+    log = await create(disk)
+    append(log, "v0", timestamp_ms=NOW_MS + 500_000)
+    log = await reopen(disk, now_ms=NOW_MS + 1_000)
+    assert await append_time(log, 0, 1) == NOW_MS + 1_000
 
 
 async def test_a_torn_tail_is_cut_at_every_byte(disk: FaultyDisk, tmp_path: Path) -> None:
