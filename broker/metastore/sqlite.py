@@ -3,7 +3,8 @@
 The file's content is small and has one owner, so an exact image in memory answers reads; writes
 reach the file first. SQLite runs in one thread of its own. Leases live with the process: whatever
 was written under one is gone at the next start. A write whose outcome is unknown (I/O error at
-commit) closes the store for good: the next start reads what is true.
+commit) closes the store for good: the next start reads what is true. The file and its write-ahead
+log are made bigger than they need be at start, so that changes go on when the disk is full.
 """
 
 from __future__ import annotations
@@ -22,6 +23,12 @@ from broker.runtime.clock import SystemClock
 
 APPLICATION_ID: Final = 0x484D514D  # "HMQM" in the file's header: tells our file from any other
 SCHEMA_VERSION: Final = 1
+RESERVE_BYTES: Final = 2 << 20
+"""Room kept free inside the database, and as much inside its write-ahead log."""
+CHECKPOINT_PAGES: Final = 128
+"""The write-ahead log is copied to the database, and then begun anew, after so many pages: a
+quarter of what it has room for, so that no transaction makes it grow.
+"""
 
 _SCHEMA: Final = """
 CREATE TABLE entries (
@@ -169,6 +176,7 @@ def _prepare_file(path: Path, connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA locking_mode = EXCLUSIVE")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
     connection.execute("BEGIN EXCLUSIVE")
     application_id = connection.execute("PRAGMA application_id").fetchone()[0]
     version = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -193,6 +201,28 @@ def _prepare_file(path: Path, connection: sqlite3.Connection) -> None:
     if problems != "ok":
         msg = f"{path} is damaged ({problems}): restore it from a backup"
         raise MetastoreFault(msg)
+    _reserve(connection)
+
+
+def _reserve(connection: sqlite3.Connection) -> None:
+    """Make room in file and write-ahead log: SQLite writes over both in place and never makes them
+    smaller while they are open. Without space for it the store does without.
+    """
+    checkpoint = "PRAGMA wal_checkpoint"
+    connection.execute(checkpoint).fetchone()  # so that the log is filled from its beginning
+    try:
+        connection.execute("BEGIN EXCLUSIVE")
+        connection.execute("DROP TABLE IF EXISTS reserve")  # of a start that was killed
+        connection.execute("CREATE TABLE reserve (room BLOB NOT NULL)")
+        connection.execute("INSERT INTO reserve VALUES (zeroblob(?))", (RESERVE_BYTES,))
+        connection.execute("COMMIT")
+        connection.execute("DROP TABLE reserve")
+        connection.execute(checkpoint).fetchone()
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+            raise
+    if connection.in_transaction:
+        connection.execute("ROLLBACK")
 
 
 def _load(connection: sqlite3.Connection) -> StoreState:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.metastore.sqlite import SqliteMetastore
-from broker.ports import Condition, MetastoreFault, Put
+from broker.metastore.sqlite import RESERVE_BYTES, SqliteMetastore
+from broker.ports import Condition, Delete, MetastoreFault, Put
 
 
 async def test_entries_and_revision_survive_a_restart(tmp_path: Path) -> None:
@@ -106,10 +106,36 @@ async def test_refused_write_changes_nothing_and_the_store_goes_on(tmp_path: Pat
     pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
     store._connection.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(MetastoreFault, match=r"disk is full.*Nothing was changed"):
-        await store.transact([], [Put("big", bytes(100_000))])
+        await store.transact([], [Put("big", bytes(2 * RESERVE_BYTES))])
     assert await store.read("big") is None
     assert await store.transact([], [Put("a", b"2")]) == 2
     await store.close()
+
+
+def sizes(directory: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_size for path in directory.iterdir()}
+
+
+async def test_changes_need_no_more_room_than_the_file_has_from_the_start(tmp_path: Path) -> None:
+    for _ in range(2):
+        store = await SqliteMetastore.open(tmp_path / "m.db")
+        before = sizes(tmp_path)
+        for number in range(300):
+            await store.transact([], [Put(f"topic-{number}", bytes(500))])
+            await store.transact([], [Put(f"topic-{number}", bytes(600))])
+        for number in range(300):
+            await store.transact([], [Delete(f"topic-{number}")])
+        assert sizes(tmp_path) == before
+        await store.close()
+
+
+async def test_start_that_was_killed_while_it_made_room_is_repeated(tmp_path: Path) -> None:
+    await (await SqliteMetastore.open(tmp_path / "m.db")).close()
+    with sqlite3.connect(tmp_path / "m.db") as connection:
+        connection.execute("CREATE TABLE reserve (room BLOB NOT NULL)")
+        connection.execute("INSERT INTO reserve VALUES (zeroblob(100000))")
+    connection.close()
+    await (await SqliteMetastore.open(tmp_path / "m.db")).close()
 
 
 async def test_closed_store_refuses(tmp_path: Path) -> None:
