@@ -20,6 +20,8 @@ from broker.headers import EVENT_TYPE, MESSAGE_ID, TRACEPARENT
 PARTITIONER: Final = "murmur2_random"
 """As Java's clients place keys; librdkafka's own default disagrees on most of them."""
 _TICK_S: Final = 0.1
+_TOPIC_S_MAX: Final = 3.0
+"""So long one attempt to create the topic is waited for before the broker's silence is said."""
 _CREATED_ORDERS_PER_TICK_MAX: Final = 1_000
 
 
@@ -134,13 +136,14 @@ def ensure_topic(
     while not stop.is_set():
         [future] = admin.create_topics([NewTopic(topic, partitions, 1)]).values()
         try:
-            future.result(timeout=10)
+            future.result(timeout=_TOPIC_S_MAX)
         except (KafkaException, TimeoutError) as failure:
             error = failure.args[0] if failure.args else failure
             if isinstance(error, KafkaError) and error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
                 return
-            if str(error) != said:
-                said = str(error)
+            text = str(error) or f"no answer from {settings['bootstrap.servers']}"
+            if text != said:
+                said = text
                 report(f"topic {topic}: {said}; trying again")
             stop.wait(1)
         else:

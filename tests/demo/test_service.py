@@ -1,10 +1,11 @@
 import json
 import random
 import re
+import threading
 
 from broker.demo.groups import GROUPS
 from broker.demo.orders import EventType, Load, OrderEvent
-from broker.demo.service import headers, payload
+from broker.demo.service import ensure_topic, headers, payload
 
 EVENT = OrderEvent("00000000000a", EventType.ORDER_CREATED, "customer-1", 1999, 2)
 
@@ -43,3 +44,15 @@ def test_one_group_is_slow_falls_behind_in_a_spike_and_catches_up_between_two() 
         load.spike * load.spike_s + load.steady * (load.period_s - load.spike_s)
     ) / load.period_s
     assert mean < slow.records_per_s
+
+
+def test_a_broker_that_does_not_answer_is_said_once() -> None:
+    stop = threading.Event()
+    said: list[str] = []
+
+    def report(line: str) -> None:
+        said.append(line)
+        threading.Timer(6, stop.set).start()  # time for a second attempt
+
+    ensure_topic({"bootstrap.servers": "127.0.0.1:1", "log_level": 2}, "t", 1, stop, report)
+    assert said == ["topic t: no answer from 127.0.0.1:1; trying again"]
