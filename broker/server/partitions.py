@@ -18,7 +18,7 @@ from broker.log.names import LOG, PARTITION_FILE
 from broker.log.partition_file import read_identity
 from broker.log.partition_log import PartitionLog
 from broker.model import TopicId
-from broker.ports import DiskFault
+from broker.ports import DiskFault, DiskFull
 from broker.server.limits import LogLines
 from broker.server.log_settings import log_config
 from broker.server.partition import OnDone, ParkedFetch, Partition, Surroundings
@@ -82,6 +82,9 @@ class PartitionRegistry:
     async def open_logs(self, topics: Iterable[Topic]) -> list[OpenedLog]:
         """Open, or make, the log of every partition that the catalog knows; move unknown
         directories away.
+
+        Raises DiskFull: with space, the next start finds everything as it is. Other faults are that
+        partition's.
         """
         topics = tuple(topics)
         known = frozenset(topic.name for topic in topics)
@@ -89,15 +92,22 @@ class PartitionRegistry:
             _log.warning("moved the directory of an unknown topic to the trash", topic=name)
         opened: list[OpenedLog] = []
         waiting = iter([(topic, state.index) for topic in topics for state in topic.partitions])
+        full: list[DiskFull] = []
 
         async def open_next() -> None:
             for topic, index in waiting:
-                opened.append(await self._open_or_make(topic, index))
+                try:
+                    opened.append(await self._open_or_make(topic, index))
+                except DiskFull as fault:
+                    full.append(fault)
+                    return
                 await asyncio.sleep(0)  # a log that was closed cleanly opens without waiting
 
         async with asyncio.TaskGroup() as group:
             for _ in range(OPENING_COUNT_MAX):
                 group.create_task(open_next())
+        if full:
+            raise full[0]
         return opened
 
     async def serve(self, opened: Iterable[OpenedLog]) -> None:
@@ -203,6 +213,8 @@ class PartitionRegistry:
             log = await self._open(topic, index)
             recoveries.add(1, outcome="repaired" if log.damage else "intact")
             return OpenedLog(topic, index, log, None)
+        except DiskFull:
+            raise
         except DiskFault as fault:
             recoveries.add(1, outcome="offline")
             _log.error(

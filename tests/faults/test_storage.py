@@ -12,10 +12,30 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+)
 
+from broker.errors import ErrorCode
+from broker.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from broker.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from tests.support.broker_process import BrokerProcess
+from tests.support.wire_client import WireClient
 
 VALUE = b"v" * 1000
 
@@ -146,16 +166,148 @@ def test_full_disk_refuses_produce_serves_reads_and_heals(small_disk: Path) -> N
         assert len(read_keys(broker, "ballast")) == acked
 
 
-def test_start_on_a_full_disk_is_refused_and_recovers_once_there_is_space(small_disk: Path) -> None:
-    with BrokerProcess(small_disk) as broker:
+def test_groups_on_a_full_disk_keep_their_members_answer_reads_and_heal(small_disk: Path) -> None:
+    revoked: list[object] = []
+    with BrokerProcess(small_disk, {"offsets.topic.num.partitions": 1}) as broker:
         create_topic(broker, "orders")
         assert produce(broker, "orders", 300) == []
+        consumer = Consumer(
+            {
+                "bootstrap.servers": broker.bootstrap,
+                "group.id": "billing",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "session.timeout.ms": 6_000,
+                "heartbeat.interval.ms": 500,
+            }
+        )
+        consumer.subscribe(["orders"], on_revoke=lambda _, partitions: revoked.append(partitions))
+        read = consumer.consume(100, 20)
+        assert len(read) == 100
+        consumer.commit(message=read[9], asynchronous=False)
+        fill(small_disk / "filler")
+        with WireClient(broker.kafka_port) as client:
+            acknowledged = commit_until_refused(client)
+            consumer.commit(message=read[98])  # tried again by the client until there is space
+            ends_at = time.monotonic() + 8  # longer than the session
+            while time.monotonic() < ends_at:
+                consumer.poll(0.2)
+                assert commit(client, 1_000) == FULL
+                assert fetch_committed(client, "audit") == acknowledged, "reads go on"
+                assert fetch_committed(client, "billing") == 10
+        assert not revoked, "heartbeats go on"
+        assert broker.log_path.read_text().count("the shard is loaded again") == 1
+        (small_disk / "filler").unlink()
+        time.sleep(2)
+        consumer.commit(message=read[99], asynchronous=False)
+        broker.restart()
+        with WireClient(broker.kafka_port) as client:
+            assert fetch_committed(client, "audit") == acknowledged
+            assert fetch_committed(client, "billing") == 100
+        consumer.close()
+
+
+FULL = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def commit(client: WireClient, offset: int) -> int:
+    """Commits for the group `audit`, which has no members: the error code."""
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+    topic = OffsetCommitRequestTopic(name="orders", partitions=[partition])
+    answer = client.call(8, 8, OffsetCommitRequest(group_id="audit", topics=[topic]))
+    return int(answer.topics[0].partitions[0].error_code)
+
+
+def commit_until_refused(client: WireClient) -> int:
+    """Commits one after the other until the broker cannot store one; the last one it stored."""
+    for offset in range(1, 1_000):
+        code = commit(client, offset)
+        if code:
+            assert code == FULL
+            return offset - 1
+    raise AssertionError("the disk had room for every commit")
+
+
+def fetch_committed(client: WireClient, group: str) -> int:
+    deadline = time.monotonic() + 20
+    while True:
+        topic = OffsetFetchRequestTopic(name="orders", partition_indexes=[0])
+        answer = client.call(9, 7, OffsetFetchRequest(group_id=group, topics=[topic]))
+        if answer.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            assert answer.error_code == 0
+            return int(answer.topics[0].partitions[0].committed_offset)
+        assert time.monotonic() < deadline, "the group is not loaded in time"
+        time.sleep(0.05)
+
+
+def test_topics_are_deleted_and_retention_lowered_on_a_full_disk(small_disk: Path) -> None:
+    with BrokerProcess(small_disk, {"log.retention.check.interval.ms": 1000}) as broker:
+        create_topic(broker, "orders", **{"segment.bytes": "1000000"})
+        create_topic(broker, "ballast")
+        assert produce(broker, "orders", 4_000, pause_every=500) == []
+        while not produce(broker, "ballast", 4_000):
+            pass
+        fill(small_disk / "rest")
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        resource = ConfigResource(
+            ConfigResource.Type.TOPIC,
+            "orders",
+            incremental_configs=[
+                ConfigEntry(
+                    "retention.bytes",
+                    "1000000",
+                    incremental_operation=AlterConfigOpType.SET,
+                )
+            ],
+        )
+        admin.incremental_alter_configs([resource])[resource].result(20)
+        wait_for_free(small_disk, 1_000_000)
+        assert produce(broker, "orders", 100) == [], "lower retention made room"
+        while not produce(broker, "ballast", 4_000):
+            pass
+        fill(small_disk / "rest")
+        admin.delete_topics(["ballast"])["ballast"].result(20)
+        wait_for_free(small_disk, 10_000_000)
+        assert produce(broker, "orders", 100) == [], "a deleted topic made room"
+        broker.restart()
+        assert "ballast" not in admin.list_topics(timeout=20).topics
+
+
+def wait_for_free(path: Path, count: int) -> None:
+    deadline = time.monotonic() + 15
+    while shutil.disk_usage(path).free < count:
+        assert time.monotonic() < deadline, "no space was freed"
+        time.sleep(0.1)
+
+
+def test_start_after_a_kill_on_a_full_disk_serves_reads_and_deletions_and_heals(
+    small_disk: Path,
+) -> None:
+    with BrokerProcess(small_disk) as broker:
+        for name in ("orders", "ballast"):
+            create_topic(broker, name)
+            assert produce(broker, name, 300) == []
         broker.kill()
-        filler = small_disk / "filler"
-        fill(filler)
-        with pytest.raises(AssertionError, match="the disk is full: free some space"):
-            broker.start()
-        filler.unlink()
+        fill(small_disk / "filler")
         broker.start()
-        assert read_keys(broker, "orders") == list(range(300)), "a full recovery ran"
+        assert read_keys(broker, "orders") == list(range(300))
+        assert produce(broker, "orders", 10), "nothing can be written"
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.delete_topics(["ballast"])["ballast"].result(20)
+        wait_for_free(small_disk, 200_000)
         assert produce(broker, "orders", 10) == []
+        broker.restart()
+        assert read_keys(broker, "orders") == [*range(300), *range(10)]
+
+
+def test_first_start_on_a_full_disk_says_why(tmp_path: Path, small_disk: Path) -> None:
+    broker = BrokerProcess(tmp_path)
+    broker.data = small_disk / "data"
+    broker.data.mkdir()
+    filler = small_disk / "filler"
+    fill(filler)
+    with pytest.raises(AssertionError, match="No space left on device"):
+        broker.start()
+    filler.unlink()
+    broker.start()
+    broker.terminate()
