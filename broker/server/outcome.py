@@ -101,5 +101,10 @@ async def _finish(work: Awaitable[T], done: asyncio.Future[T]) -> None:
 
 
 def _consume(done: asyncio.Future[T]) -> None:
-    if not done.cancelled() and done.exception() is not None:
-        _log.error("a change failed after its time was up", error=str(done.exception()))
+    """A fault is the operator's business; a refusal is the client's, who has stopped listening."""
+    error = None if done.cancelled() else done.exception()
+    if error is None:
+        return
+    is_refusal = isinstance(error, Refusal) and error.code is not ErrorCode.KAFKA_STORAGE_ERROR
+    write = _log.debug if is_refusal else _log.error
+    write("a change failed after its time was up", error=str(error))
