@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from broker.errors import ErrorCode, Refusal
 from broker.log import names
 from broker.log.segment import Segment
-from broker.ports import Disk
+from broker.ports import Disk, DiskFull
 
 if TYPE_CHECKING:
     from broker.log.partition_log import PartitionLog
@@ -40,10 +40,10 @@ async def apply(log: PartitionLog, now_wall_ms: int, high_watermark: int | None)
             else min(high_watermark, log.written_end_offset)
         )
         count = await _expired_count(log, now_wall_ms, limit)
-        if count == len(log.segments) - 1 and _is_active_expired(log, now_wall_ms, limit):
+        await _delete_first(log, count)  # before the roll: on a full disk it makes room
+        if len(log.segments) == 1 and _is_active_expired(log, now_wall_ms, limit):
             await log.roll(now_wall_ms)
-            count = min(count + 1, len(log.segments) - 1)
-        await _delete_first(log, count)
+            await _delete_first(log, await _expired_count(log, now_wall_ms, limit))
         if log.checkpoints.is_due(log):
             await log.checkpoint()
     finally:
@@ -121,10 +121,22 @@ async def _delete_first(log: PartitionLog, count: int) -> None:
     doomed = log.segments[:count]
     new_start = log.segments[count].base_offset
     if log.checkpoints.offset < new_start:
-        await log.checkpoint()
+        try:
+            await log.checkpoint()
+        except DiskFull:
+            await _delete_below_checkpoint(log, doomed)
+            raise
         if log.checkpoints.offset < new_start or log.segments[:count] != doomed:
             return
     await delete_segments(log, doomed)
+
+
+async def _delete_below_checkpoint(log: PartitionLog, doomed: list[Segment]) -> None:
+    """What needs no new snapshot: the room it leaves is what the next one is written in."""
+    ends = [following.base_offset for following in log.segments[1 : len(doomed) + 1]]
+    count = sum(end <= log.checkpoints.offset for end in ends)
+    if count and log.segments[:count] == doomed[:count]:
+        await delete_segments(log, doomed[:count])
 
 
 async def delete_segments(log: PartitionLog, doomed: list[Segment]) -> None:

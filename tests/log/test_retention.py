@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+
 import pytest
 
 from broker.errors import ErrorCode, Refusal
 from broker.log.config import LogConfig
+from broker.ports import DiskFull
 from tests.log.world import (
     DIRECTORY,
     FOREVER,
@@ -81,6 +85,39 @@ async def test_size_is_kept_below_the_limit_by_whole_segments(disk: FaultyDisk) 
     start = await log.apply_retention(NOW_MS)
     assert 1000 <= log.log_size() < 1000 + log.segments[0].size
     assert await values(log) == numbers(start, 100)
+    await log.close()
+
+
+async def test_a_full_disk_that_takes_no_snapshot_still_loses_what_needs_none(
+    disk: FaultyDisk,
+) -> None:
+    config = LogConfig(segment_bytes=400, retention_bytes=0, retention_ms=-1)
+    log = await create(disk, config)
+    await append_rolling(log, 40)
+    known = log.checkpoints.offset
+    assert known > 0
+    disk.fail_replace = DiskFull
+    with pytest.raises(DiskFull):
+        while log.needs_roll or append(log, "x" * 400):
+            await log.roll(NOW_MS)
+    start = log.log_start_offset
+    with contextlib.suppress(DiskFull):
+        await log.apply_retention(NOW_MS)
+    assert start < log.log_start_offset <= known
+    disk.fail_replace = None
+    await log.apply_retention(NOW_MS)
+    assert len(log.segments) == 1
+    await log.close()
+
+
+async def test_what_is_written_while_the_last_segment_is_rolled_is_kept(disk: FaultyDisk) -> None:
+    log = await create(disk, CONFIG)
+    append(log, "v0")
+    retention = asyncio.create_task(log.apply_retention(NOW_MS + 2 * HOUR_MS))
+    await asyncio.sleep(0)  # the next segment's file is being made
+    append(log, "v1", now_ms=NOW_MS + 2 * HOUR_MS)
+    await retention
+    assert "v1" in await values(log)
     await log.close()
 
 
