@@ -22,6 +22,7 @@ from confluent_kafka.cimpl import NewTopic
 from broker.bench.measure import parse_buckets
 
 START_S_MAX: Final = 60.0
+TOPIC_S_MAX: Final = 15.0
 LOG_LINES: Final = 15
 LOOP_LAG: Final = "hermes_loop_lag_seconds"
 _CLOCK_TICKS: Final = os.sysconf("SC_CLK_TCK")
@@ -84,7 +85,7 @@ class Target:
         return sum(high - low for low, high in offsets)
 
     def _settings_of_clients(self) -> dict[str, Any]:
-        return {"bootstrap.servers": self.bootstrap, "log_level": 3}
+        return {"bootstrap.servers": self.bootstrap, "log_level": 2}
 
     def _admin(self) -> AdminClient:
         return AdminClient(self._settings_of_clients())
@@ -92,9 +93,10 @@ class Target:
     def _wait_for(self, topic: str, futures: Mapping[str, Any]) -> None:
         try:
             for future in futures.values():
-                future.result(timeout=60)
+                future.result(timeout=TOPIC_S_MAX)
         except (KafkaException, TimeoutError) as error:
-            msg = f"topic {topic} cannot be created or deleted at {self.bootstrap}: {error}"
+            reason = str(error) or f"no answer within {TOPIC_S_MAX:g} s"
+            msg = f"topic {topic} cannot be created or deleted at {self.bootstrap}: {reason}"
             raise BenchFault(msg) from error
 
 

@@ -27,3 +27,13 @@ def test_an_unknown_scenario_is_refused_with_the_list(capsys: pytest.CaptureFixt
     with pytest.raises(SystemExit, match="2"):
         main(["produce"])
     assert "produce-128k" in capsys.readouterr().err
+
+
+def test_a_cluster_that_does_not_answer_is_named_without_a_flood_of_lines(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("broker.bench.target.TOPIC_S_MAX", 0.5)
+    assert main(["latency", "--bootstrap", "127.0.0.1:1"]) != 0
+    errors = capfd.readouterr().err
+    assert "at 127.0.0.1:1: no answer within 0.5 s" in errors
+    assert len(errors.splitlines()) <= 3
