@@ -4,6 +4,7 @@ accessibility."""
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -66,7 +67,8 @@ async def test_slow_groups_lag_moves_without_reload(page: Page) -> None:
     for _ in range(4):
         await wait_until_lag_is_not(page, seen[-1])
         seen.append(await lag_of(page))
-    assert max(seen) > seen[0], f"the slow group's lag should grow: {seen}"
+    grows = any(later > lag for lag, later in pairwise(seen))
+    assert grows, f"the slow group's lag should grow now and then: {seen}"
     assert await page.evaluate("window.isSamePage"), "the page was loaded again"
 
 
