@@ -12,7 +12,7 @@ from broker.coordinators.group.records import GroupStored, StoredMember, to_log
 from broker.coordinators.group.shard import GroupShard
 from broker.errors import ErrorCode
 from broker.server.groups.room import FULL_RETRY_MS
-from broker.server.groups.shard import ShardState
+from broker.server.groups.shard import FULL, ShardState
 from broker.simulator.session import Session
 from broker.wire.messages.heartbeat import HeartbeatRequest
 from broker.wire.messages.list_groups import ListGroupsRequest
@@ -78,8 +78,7 @@ def test_commit_that_cannot_be_stored_is_refused_and_never_seen() -> None:
         joined = await cluster.enter("g")
         assert await cluster.commit("g", 5, joined=joined) == 0
         cluster.host.image.faults.is_full = True
-        refused = await cluster.commit("g", 6, joined=joined)
-        assert refused == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert await cluster.commit("g", 6, joined=joined) == FULL
         cluster.host.image.faults.is_full = False
         await cluster.ready()
         assert await cluster.committed("g") == 5
@@ -99,18 +98,17 @@ def test_full_disk_refuses_what_would_be_stored_once_loaded_again_and_heals() ->
         assert shard is not None
         incarnation = shard.incarnation
         cluster.host.image.faults.is_full = True
-        unavailable = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        assert await cluster.commit("g", 6, joined=joined) == unavailable
+        assert await cluster.commit("g", 6, joined=joined) == FULL
         await cluster.ready()
         beat = HeartbeatRequest(
             group_id="g", generation_id=joined.generation_id, member_id=joined.member_id
         )
         for _ in range(40):  # longer than the session and than the longest back-off
             await asyncio.sleep(1)
-            assert await cluster.commit("g", 7, joined=joined) == unavailable
+            assert await cluster.commit("g", 7, joined=joined) == FULL
             assert await cluster.committed("g") == 5
             assert (await cluster.ask(beat, 4)).error_code == 0
-        assert (await cluster.join("g")).error_code == unavailable
+        assert (await cluster.join("g")).error_code == FULL
         assert shard.incarnation == incarnation + 1, "it was loaded once"
         cluster.host.image.faults.is_full = False
         await asyncio.sleep(FULL_RETRY_MS / 1000)
@@ -158,7 +156,7 @@ def test_reads_do_not_show_what_a_failed_append_lost() -> None:
         groups.read("g", outcomes.append, lambda shard, _: len(list(shard.all_offsets())))
         assert outcomes == []
         await cluster.until(lambda: len(outcomes) == 2)
-        assert outcomes == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2
+        assert outcomes == [FULL] * 2
         cluster.host.image.faults.is_full = False
         await cluster.ready()
 

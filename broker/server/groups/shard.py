@@ -11,7 +11,7 @@
 Records of one turn of the loop become one append. An answer, a read's too, leaves when everything
 that the shard appended before it is committed. An append that fails discards the state, answers
 everybody and loads anew. When the disk was full, reads and heartbeats go on after that, and every
-step that may store something is refused until there is room (`Room`).
+step that may store something is refused (`FULL`) until there is room (`Room`).
 """
 
 from __future__ import annotations
@@ -59,6 +59,10 @@ class ShardState(Enum):
     CLOSED = "closed"
 
 
+FULL: Final = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+"""For what a full disk stops: clients try again with this coordinator. After 15 or 16 they give it
+up: librdkafka then sends no heartbeats while its commits fail, and the group loses the member.
+"""
 UNAVAILABLE: Final = {
     ShardState.LOADING: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ShardState.OFFLINE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -135,7 +139,7 @@ class RunningShard:
         not serve, or cannot store what the step may append.
         """
         if self.unavailable() is None and not self.may_store:
-            reply_to(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            reply_to(FULL)
         else:
             self.read(reply_to, step)
 
@@ -232,7 +236,7 @@ class RunningShard:
         )
         if is_full:
             self._room.on_full(self._broker.clock.monotonic_ms())
-        self._forget(ShardState.LOADING)
+        self._forget(ShardState.LOADING, FULL if is_full else ErrorCode.COORDINATOR_NOT_AVAILABLE)
         self._broker.call_later(0 if is_full else RELOAD_DELAY_MS, self._reload)
 
     def _reload(self) -> None:
@@ -252,12 +256,15 @@ class RunningShard:
         """Serve no more; whoever waits is told to look for the coordinator again."""
         self._forget(ShardState.CLOSED)
 
-    def _forget(self, state: ShardState) -> None:
+    def _forget(
+        self, state: ShardState, code: ErrorCode = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    ) -> None:
+        """Whoever waits gets `code`."""
         self.incarnation += 1
         self.state = state
         batches = [*self._appended, self._open]
         waiting = [reply for batch in batches for reply in batch.replies]
-        waiting += self.groups.on_abandoned(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        waiting += self.groups.on_abandoned(code)
         self.groups = GroupShard()
         self._queue = []
         self._open = _Batch()
@@ -265,7 +272,7 @@ class RunningShard:
         self._count()
         self._cancel_timer()
         for reply in waiting:
-            _tell(reply.reply_to, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            _tell(reply.reply_to, code)
 
     # time
 
