@@ -189,7 +189,8 @@ class BrokerSettings:
     hermes_request_read_timeout_ms: int = setting(
         "hermes.request.read.timeout.ms",
         30_000,
-        "A request that is not complete this long after its first byte closes its connection.",
+        "A request that is not complete this long after its first byte closes its connection; a "
+        "big one has a second more for each 250 KiB that arrived.",
         unit=Unit.MS,
         minimum=100,
         maximum=INT32_MAX,

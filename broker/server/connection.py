@@ -19,6 +19,7 @@ import structlog
 from broker.ports import Buffer, Transport
 from broker.server.incoming import FrameError, Incoming
 from broker.server.limits import TURN_RESPONSE_BYTES, WRITE_BUFFER_BYTES_HIGH
+from broker.server.patience import CLOSE, FRAME, MEMORY, NOTHING, READ, REQUEST, Owed, Patience
 from broker.server.requests import CloseConnection, handle_frame
 from broker.server.slot import ResponseSlot
 from broker.wire.primitives import MalformedMessage
@@ -63,7 +64,8 @@ class Connection(asyncio.BufferedProtocol):
         self.client_host = ""
         self.last_active_ms = 0.0
         self.frame_began_ms: float | None = None
-        self.closing_since_ms: float | None = None
+        self.is_ending = False
+        self.patience = Patience()
         self.close_kind: CloseKind | None = None
         self.incoming = Incoming(table.receive_view, table.request_memory)
         self.now_ms = 0.0
@@ -78,7 +80,6 @@ class Connection(asyncio.BufferedProtocol):
         self._held_bytes = 0
         self._is_sender = False
         self._is_write_paused = False
-        self._unread_bytes = 0
 
     # asyncio.BufferedProtocol
 
@@ -120,7 +121,6 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._is_write_paused = True
-        self._unread_bytes = 0
         self._set_pause(Pause.UNREAD_ANSWERS)
 
     def resume_writing(self) -> None:
@@ -141,22 +141,22 @@ class Connection(asyncio.BufferedProtocol):
         """Whether the client leaves answers unread."""
         return self._is_write_paused
 
-    @property
-    def is_client_late(self) -> bool:
-        """Whether a frame has begun and only the client can end it."""
-        is_read = not self._pause or self._pause == Pause.MEMORY
-        return self.frame_began_ms is not None and is_read
-
-    def last_progress_ms(self) -> float:
-        """When the client was last seen to take some of its unread answers, at the pace of the
-        calls.
+    def owed(self) -> Owed:
+        """What only the client can do now. Not owed: bytes that we do not read, answers that we do
+        not give.
         """
-        assert self._transport is not None, "only open connections are asked"
-        unread_bytes = self._transport.get_write_buffer_size()
-        if unread_bytes != self._unread_bytes:
-            self._unread_bytes = unread_bytes
-            self.last_active_ms = self.broker.clock.monotonic_ms()
-        return self.last_active_ms
+        transport = self._transport
+        if self.is_ending or transport is None:
+            return Owed(CLOSE)
+        if self._is_write_paused:
+            return Owed(READ, transport.get_write_buffer_size())
+        if self.incoming.is_starved:
+            return Owed(MEMORY, self.incoming.frame_bytes)
+        if self._pause:
+            return Owed(NOTHING)
+        if self.frame_began_ms is not None:
+            return Owed(FRAME, self.frame_began_ms)
+        return Owed(NOTHING) if self._slots else Owed(REQUEST, self.last_active_ms)
 
     @property
     def in_flight_count(self) -> int:
@@ -207,7 +207,7 @@ class Connection(asyncio.BufferedProtocol):
                 transport.writelines(out)
         if not self._is_write_paused:
             self._give_held()
-        if self.closing_since_ms is not None:
+        if self.is_ending:
             transport.close()
         elif self._pause & Pause.IN_FLIGHT and not self._is_full():
             self._clear_pause(Pause.IN_FLIGHT)
@@ -233,9 +233,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def close(self, reason: str, kind: CloseKind = CloseKind.REFUSED) -> None:
         """Send what is ready, then close. `reason` is logged once, with the client's address."""
-        if self.closing_since_ms is not None or self._transport is None:
+        if self.is_ending or self._transport is None:
             return
-        self.closing_since_ms = self.broker.clock.monotonic_ms()
+        self.is_ending = True
         self.close_kind = kind
         self._set_pause(Pause.CLOSING)
         self.table.count_close(self, kind, reason)
@@ -351,7 +351,9 @@ class Connection(asyncio.BufferedProtocol):
         self.now_ms = self.broker.clock.monotonic_ms()
         self.now_wall_ms = self.broker.clock.wall_ms()
         self._run(0)
-        if not self._pause and self._transport is not None and not self._transport.is_closing():
+        if self._pause or self._transport is None or self._transport.is_closing():
+            return
+        if not self.incoming.has_backlog:  # else `_clear_pause` has asked for another call
             self._transport.resume_reading()
 
     # answers

@@ -75,6 +75,11 @@ class Incoming:
         return self._own is not None or (self._is_drained and len(self._rest) > 0)
 
     @property
+    def frame_bytes(self) -> int:
+        """How much of an incomplete frame is here."""
+        return len(self._rest) if self._own is None else self._own_filled
+
+    @property
     def has_backlog(self) -> bool:
         """Whether complete frames may be waiting in memory of our own."""
         return not self._is_drained

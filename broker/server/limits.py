@@ -48,6 +48,11 @@ STOP_POLL_MS: Final = 10
 WRITE_STALL_MS_MAX: Final = 30_000
 """A client that reads nothing for this long while answers wait for it is cut off."""
 
+FRAME_BYTES_PER_MS_MIN: Final = 256
+"""A big request has so much more time than hermes.request.read.timeout.ms: 1 ms for so many bytes
+that arrived.
+"""
+
 SWEEP_INTERVAL_MS: Final = 1_000
 """How often deadlines of connections (idle, slow frame, stalled write) are looked at."""
 

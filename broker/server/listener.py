@@ -16,6 +16,7 @@ from broker.server.connection import CloseKind, Connection
 from broker.server.limits import (
     CLOSE_LINGER_MS,
     DESCRIPTORS_RESERVED_SHARE,
+    FRAME_BYTES_PER_MS_MIN,
     RECEIVE_BUFFER_BYTES,
     STOP_POLL_MS,
     SWEEP_INTERVAL_MS,
@@ -26,6 +27,7 @@ from broker.server.limits import (
     LogLines,
     MemoryBudget,
 )
+from broker.server.patience import CLOSE, FRAME, MEMORY, READ, REQUEST
 
 if TYPE_CHECKING:
     from broker.server.node import Broker
@@ -47,6 +49,8 @@ class ConnectionTable:
         self._refusal_lines = LogLines()
         self._close_lines = LogLines()
         self._other_descriptors = 0
+        self._has_made_room = False
+        """Whether this sweep ended one of the requests that wait for each other's memory."""
 
     def __len__(self) -> int:
         return len(self._connections)
@@ -152,6 +156,7 @@ class ConnectionTable:
         return limit - reserved - self._other_descriptors
 
     async def _sweep(self) -> None:
+        self._has_made_room = False
         in_flight_count = 0
         unread_count = 0
         for position, connection in enumerate(tuple(self._connections)):
@@ -159,29 +164,32 @@ class ConnectionTable:
                 await asyncio.sleep(0)
             in_flight_count += connection.in_flight_count
             unread_count += connection.has_unread_answers
-            self._look_at(connection, self.broker.clock.monotonic_ms())
+            self._look_at(connection)
         self.request_memory.limit_bytes = self.broker.settings.queued_max_request_bytes
         metrics = self.broker.metrics
         metrics.queued_requests.set(in_flight_count)
         metrics.queued_responses.set(unread_count)
         metrics.inflight_bytes.set(self.request_memory.used_bytes + self.fetch_memory.used_bytes)
 
-    def _look_at(self, connection: Connection, now_ms: float) -> None:
+    def _look_at(self, connection: Connection) -> None:
         settings = self.broker.settings
-        if connection.closing_since_ms is not None:
-            is_late = now_ms - connection.closing_since_ms > CLOSE_LINGER_MS
-            if is_late and not self._is_closed:  # at the end, close_all knows how long
+        owed = connection.owed()
+        waited_ms = connection.patience.on_look(owed)
+        if owed.what == CLOSE:
+            if waited_ms >= CLOSE_LINGER_MS and not self._is_closed:  # close_all knows how long
                 connection.abort()
-        elif connection.has_unread_answers:
+        elif owed.what == READ:
             is_pressed = self.fetch_memory.free_bytes <= 0
-            stall_ms_max = WRITE_STALL_PRESSED_MS_MAX if is_pressed else WRITE_STALL_MS_MAX
-            if now_ms - connection.last_progress_ms() > stall_ms_max:
+            if waited_ms >= (WRITE_STALL_PRESSED_MS_MAX if is_pressed else WRITE_STALL_MS_MAX):
                 connection.close("the client does not read its answers", CloseKind.STALLED)
                 connection.abort()
-        elif (
-            connection.is_client_late
-            and now_ms - (connection.frame_began_ms or 0) > settings.hermes_request_read_timeout_ms
-        ):
-            connection.close("a request did not arrive completely in time", CloseKind.SLOW)
-        elif now_ms - connection.last_active_ms > settings.connections_max_idle_ms:
+        elif owed.what == FRAME:
+            extra_ms = connection.incoming.frame_bytes // FRAME_BYTES_PER_MS_MIN
+            if waited_ms >= settings.hermes_request_read_timeout_ms + extra_ms:
+                connection.close("a request did not arrive completely in time", CloseKind.SLOW)
+        elif owed.what == MEMORY:
+            if waited_ms >= settings.hermes_request_read_timeout_ms and not self._has_made_room:
+                self._has_made_room = True
+                connection.close("requests wait for each other's memory", CloseKind.SLOW)
+        elif owed.what == REQUEST and waited_ms >= settings.connections_max_idle_ms:
             connection.close("idle", CloseKind.IDLE)
