@@ -97,8 +97,9 @@ async def test_a_full_disk_that_takes_no_snapshot_still_loses_what_needs_none(
     known = log.checkpoints.offset
     assert known > 0
     disk.fail_replace = DiskFull
-    with pytest.raises(DiskFull):
-        while log.needs_roll or append(log, "x" * 400):
+    while log.checkpoints.segment_base == log.active.base_offset:
+        append(log, "x" * 400)
+        with contextlib.suppress(DiskFull):
             await log.roll(NOW_MS)
     start = log.log_start_offset
     with contextlib.suppress(DiskFull):
