@@ -14,7 +14,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+import structlog
+
 from broker.server.limits import READY_PER_TURN_MAX
+
+_log = structlog.get_logger("hermes.turn")
 
 
 class Dirty(Protocol):
@@ -28,7 +32,10 @@ class Sender(Protocol):
     """A connection with answers to send."""
 
     def send(self) -> None:
-        """Send all that is ready; never raises."""
+        """Send all that is ready. An exception is its bug, and ends it alone."""
+
+    def abort(self) -> None:
+        """Drop it now."""
 
 
 class Turn:
@@ -101,7 +108,11 @@ class Turn:
     def _send(self) -> None:
         senders, self._senders = self._senders, []
         for connection in senders:
-            connection.send()
+            try:
+                connection.send()
+            except Exception as error:  # noqa: BLE001 - one connection's bug must not cut off the others
+                _log.error("answers could not be sent", exc_info=error)
+                connection.abort()
 
     def _on_scheduled(self) -> None:
         self._is_scheduled = False

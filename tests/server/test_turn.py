@@ -25,6 +25,10 @@ class Step:
 
     def send(self) -> None:
         self._notes.append(f"send {self._name}")
+        self._then()
+
+    def abort(self) -> None:
+        self._notes.append(f"abort {self._name}")
 
 
 async def test_writes_come_first_then_answers_then_who_may_go_on() -> None:
@@ -38,6 +42,18 @@ async def test_writes_come_first_then_answers_then_who_may_go_on() -> None:
     turn.settle()
     assert notes == ["write p", "send c", "go on"]
     assert not turn.has_dirty
+
+
+async def test_a_connection_that_cannot_send_ends_alone() -> None:
+    def fail() -> None:
+        raise RuntimeError("a bug")
+
+    notes: list[str] = []
+    turn = Turn()
+    turn.add_sender(Step(notes, "broken", fail))
+    turn.add_sender(Step(notes, "other"))
+    turn.settle()
+    assert notes == ["send broken", "abort broken", "send other"]
 
 
 async def test_what_a_write_stages_is_written_in_the_same_turn() -> None:
