@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-RECEIVE_BUFFER_BYTES: Final = 512 << 10
+RECEIVE_BUFFER_BYTES: Final = 256 << 10
 """The one receive buffer that all connections share; also what one connection may have handled
 in one turn.
 """
