@@ -142,13 +142,17 @@ class Consumer:
         if not changed:
             return
 
+        # A retry speaks for the generation that read the records, never for a later one and never
+        # from outside the group, though the membership may end meanwhile.
+        member_id, generation = self._membership.member_id, self._membership.generation
+
         async def attempt() -> None:
             await commit_offsets(
                 self._cluster,
                 self._membership.group_id,
                 changed,
-                member_id=self._membership.member_id,
-                generation=self._membership.generation,
+                member_id=member_id,
+                generation=generation,
                 instance_id=self._membership.instance_id,
                 purpose=self._membership.purpose,
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -283,3 +284,30 @@ async def test_after_close_nothing_can_be_polled(cluster: Cluster, name: str) ->
     await consumer.close()
     with pytest.raises(ClientError):
         await consumer.poll(10)
+
+
+async def test_a_commit_that_outlives_its_membership_is_refused(
+    cluster: Cluster, name: str
+) -> None:
+    """Between two tries the group may lose its last member: then anyone may store offsets."""
+    await fill(cluster, name, 3)
+    consumer = Consumer(cluster, f"{name}-group", [name], commits_automatically=False)
+    await consumer.start()
+    records: list[ConsumedRecord] = []
+    await poll_until(consumer, records, lambda: len(records) == 3)
+    call = cluster.call
+
+    async def call_after_the_membership_ended(
+        attempt: Callable[[], Awaitable[None]], **how: Any
+    ) -> Any:
+        await consumer._membership.leave()
+        return await call(attempt, **how)
+
+    cluster.call = call_after_the_membership_ended  # type: ignore[method-assign]
+    with pytest.raises(BrokerRefusal) as refused:
+        await consumer.commit()
+    cluster.call = call  # type: ignore[method-assign]
+    assert refused.value.code is ErrorCode.UNKNOWN_MEMBER_ID
+    stored = await admin_groups.committed_offsets(cluster, [f"{name}-group"])
+    assert stored == {f"{name}-group": {}}
+    await consumer.close()
