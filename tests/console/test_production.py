@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from contextlib import ExitStack
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import aiohttp
@@ -39,20 +39,23 @@ class Socket:
         )
         await self._socket.send_json({"type": "subscribe", "view": "groups", "cluster": "local"})
 
-    async def sequence(self) -> int:
-        """That of the next frame."""
+    async def frame(self) -> tuple[int, str]:
+        """The next frame's sequence number and time."""
         frame = await self._socket.receive_json(timeout=40)
         assert "app" in frame["html"]["live-groups"]
-        return int(frame["sequence"])
+        return int(frame["sequence"]), frame["at_ms"]
 
-    async def close(self) -> None:
+    async def __aenter__(self) -> Socket:
+        return self
+
+    async def __aexit__(self, *_exception: object) -> None:
         await self._session.close()
 
 
 async def test_two_consoles_share_one_sampler_and_survive_its_death(
     tmp_path: Path, free_port: FreePort
 ) -> None:
-    with ExitStack() as stack:
+    async with AsyncExitStack() as stack:
         broker = stack.enter_context(BrokerProcess(tmp_path))
         commit_some(broker.bootstrap)
         variables = {
@@ -78,16 +81,18 @@ async def test_two_consoles_share_one_sampler_and_survive_its_death(
             )
             for name in ("first", "second")
         ]
-        sockets = [Socket(console) for console in consoles]
+        sockets = [await stack.enter_async_context(Socket(console)) for console in consoles]
         for socket in sockets:
             await socket.open()
-        seen = [[await socket.sequence() for _ in range(4)] for socket in sockets]
-        assert all(list(run) == sorted(set(run)) for run in seen)
-        assert abs(seen[0][-1] - seen[1][0]) <= 2, "both follow the same sampler"
+        seen = [dict([await socket.frame() for _ in range(4)]) for socket in sockets]
+        assert all(len(frames) == 4 for frames in seen), "no frame comes twice"
+        assert all(list(frames) == sorted(frames) for frames in seen)
+        common = set(seen[0]) & set(seen[1])
+        assert common, "both follow the same sampler"
+        assert all(seen[0][number] == seen[1][number] for number in common), "and see one history"
         assert consoles[0].process is not None
         consoles[0].process.kill()  # the first one started: it holds the lease
-        last = seen[1][-1]
-        assert await sockets[1].sequence() > last
-        assert await sockets[1].sequence() > last + 1
-        for socket in sockets:
-            await socket.close()
+        last = max(seen[1])
+        for least in (last + 1, last + 2):
+            sequence, _ = await sockets[1].frame()
+            assert sequence >= least
