@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from django.core.cache import cache
+from django.db import connections
 from django.test import Client
 
 from hermes_console.accounts.models import User
@@ -26,6 +27,18 @@ from hermes_console.samples.snapshot import (
 from hermes_console.samples.store import SampleStore
 
 PASSWORD = "correct horse battery"
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The test databases are files, as in the product: SQLite in memory, shared by threads, fails
+    at once where a file waits for the other writer.
+    """
+    directory = tmp_path_factory.mktemp("databases")
+    for alias in connections:
+        database = connections[alias].settings_dict
+        if database["ENGINE"] == "django.db.backends.sqlite3":
+            database["TEST"]["NAME"] = str(directory / f"{alias}.sqlite3")
 
 
 @pytest.fixture
