@@ -3,8 +3,7 @@ hand, never by the build.
 
 `python static/vendor/fetch.py` needs npm (`apt install npm`). The lock names packages, versions,
 the registry's integrity and the SHA-256 of every file kept; a test compares the files with it. To
-update: change the table and run it. htmx is not here: the pages take it from django-htmx, which the
-Python lock pins.
+update: change the table and run it.
 """
 
 from __future__ import annotations
@@ -32,6 +31,12 @@ class Package(NamedTuple):
 
 
 PACKAGES = (
+    Package(
+        "htmx.org",
+        "2.0.11",
+        "0BSD",
+        {"dist/htmx.min.js": "htmx/htmx.min.js", "LICENSE": "htmx/LICENSE"},
+    ),
     Package(
         "uplot",
         "1.6.32",
