@@ -40,6 +40,7 @@ INSTALLED_APPS: list[str] = [
     "hermes_console",
     "hermes_console.accounts",
     "hermes_console.samples",
+    "hermes_console.undo",
     "tenants",
 ]
 
