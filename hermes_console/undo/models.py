@@ -1,4 +1,4 @@
-"""The table of offset changes that can be undone."""
+"""The tables of offset changes that can be undone, and of who changes a group right now."""
 
 from __future__ import annotations
 
@@ -28,3 +28,16 @@ class OffsetChange(models.Model):
 
     def __str__(self) -> str:
         return f"{self.act} {self.group} {self.made_at:%Y-%m-%d %H:%M:%S}"
+
+
+class GroupLock(models.Model):
+    """Whoever holds the row changes the group's offsets; an expired one is free. `key` is a hash of
+    cluster and group.
+    """
+
+    key = models.CharField(max_length=64, primary_key=True)
+    holder = models.CharField(max_length=64)
+    expires_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return self.key

@@ -1,0 +1,44 @@
+"""One change of a group's offsets at a time, whichever process makes it."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Final
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from hermes_console.undo.models import GroupLock
+
+LOCK: Final = timedelta(seconds=60)
+"""Longer than all calls of one act together."""
+
+
+@contextmanager
+def group_lock(cluster_id: int, group: str) -> Iterator[bool]:
+    """Whether the lock was got; given back at the end, or by itself after LOCK."""
+    text = f"{cluster_id}:{group}".encode("utf-8", "surrogatepass")
+    key, holder = hashlib.sha256(text).hexdigest(), secrets.token_hex(16)
+    is_held = _take(key, holder)
+    try:
+        yield is_held
+    finally:
+        if is_held:
+            GroupLock.objects.filter(key=key, holder=holder).delete()
+
+
+def _take(key: str, holder: str) -> bool:
+    now = timezone.now()
+    taken = GroupLock.objects.filter(key=key, expires_at__lte=now)
+    if taken.update(holder=holder, expires_at=now + LOCK):
+        return True
+    try:
+        with transaction.atomic():
+            GroupLock.objects.create(key=key, holder=holder, expires_at=now + LOCK)
+    except IntegrityError:
+        return False
+    return True
