@@ -81,6 +81,11 @@ class DiskFile(Protocol):
     def truncate(self, size: int) -> None:
         """Cut off what is behind `size`. Raises DiskFault."""
 
+    async def seal(self) -> None:
+        """Nothing will be appended any more: what the disk set aside for it is given back, off the
+        loop. Raises DiskFault.
+        """
+
     async def sync(self) -> None:
         """fdatasync, off the loop. Raises DiskFault; after that the file's state is unknown for
         good.

@@ -13,6 +13,7 @@ from typing import Any
 
 import confluent_kafka
 
+from broker.bench.cores import describe_cores
 from broker.bench.measure import Measure, Row, has_failed
 from broker.bench.running import Options
 from broker.bench.scenarios import SCENARIOS, Scenario
@@ -36,6 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     if (busy := os.getloadavg()[0]) > (os.cpu_count() or 1) / 2:
         print(f"other work runs on this machine (load {busy:.1f}): expect less", file=sys.stderr)
+    print(describe_cores(), file=sys.stderr)
     rows, is_ok = [], True
     for scenario in chosen:
         if values.bootstrap and scenario.needs_own_broker:
@@ -123,6 +125,7 @@ def as_json(rows: Iterable[Row]) -> dict[str, Any]:
     return {
         "machine": {
             "cores": os.cpu_count(),
+            "placement": describe_cores(),
             "python": platform.python_version(),
             "system": platform.platform(),
             "librdkafka": confluent_kafka.libversion()[0],

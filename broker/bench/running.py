@@ -9,6 +9,7 @@ import time
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
+from broker.bench.cores import pin_load
 from broker.bench.measure import Measure, Row, quantile_between
 from broker.bench.target import BenchFault, Target, Usage
 
@@ -59,12 +60,14 @@ def start_load(target: Target, options: Options, **job: Any) -> subprocess.Popen
         "acks": options.acks,
         **job,
     }
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-m", "broker.bench.load", json.dumps(full_job)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
+    pin_load(process.pid)
+    return process
 
 
 def wait_until_ready(process: subprocess.Popen[str]) -> None:

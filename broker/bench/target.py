@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from broker.bench.cores import pin_broker
 from broker.bench.measure import parse_buckets
 
 START_S_MAX: Final = 60.0
@@ -143,6 +144,7 @@ class OwnBroker(Target):
                 stdout=output,
                 stderr=output,
             )
+        pin_broker(self._process.pid)
         while time.monotonic() - started_s < START_S_MAX:
             if self._is_ready():
                 return time.monotonic() - started_s

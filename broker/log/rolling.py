@@ -48,6 +48,7 @@ async def roll(log: PartitionLog) -> None:
     log.checkpoints.names_changed += 1
     log.begin_segment(Segment.empty(disk, log.directory, base, file))
     await old.write_index(old.encode_index_files())
+    await old.seal()
     await log.checkpoint()
 
 

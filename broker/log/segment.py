@@ -104,6 +104,16 @@ class Segment:
         finally:
             self._leave()
 
+    async def seal(self) -> None:
+        """`DiskFile.seal` that keeps the descriptor open meanwhile; nothing to do without one."""
+        if self._file is None:
+            return
+        self.users += 1
+        try:
+            await self._file.seal()
+        finally:
+            self._leave()
+
     async def sync(self) -> None:
         """`DiskFile.sync` that keeps the descriptor open meanwhile."""
         file = self.file()

@@ -15,13 +15,14 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Final, TypeVar
 
 from broker.ports import Buffer, DiskFault, DiskFull
 from broker.runtime.directory_lock import DirectoryLock
+from broker.runtime.writeback import AHEAD_BYTES, Writeback, WritebackThread
 
 READER_THREADS: Final = 4
 """Cold reads at a time; more wait in line."""
@@ -32,6 +33,7 @@ IOVEC_MAX: Final = 1024
 WARM_READ_BYTES: Final = 1 << 20
 """Size of the scratch buffer for warm reads; a bigger read goes in steps of it."""
 
+_BLOCK_BYTES: Final = 512  # the unit of st_blocks
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NO_NOWAIT: Final = frozenset({errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS})
 _OPEN_FLAGS: Final = os.O_RDWR | os.O_CLOEXEC
@@ -53,6 +55,7 @@ class SystemDisk:
             raise DiskFault(str(root), reason) from error
         self._readers = ThreadPoolExecutor(READER_THREADS, thread_name_prefix="disk-read")
         self._writers = ThreadPoolExecutor(WRITER_THREADS, thread_name_prefix="disk-write")
+        self.writeback = WritebackThread()
         self._temporary_numbers = count()
         self._scratch = bytearray(WARM_READ_BYTES)
         self._lock: DirectoryLock | None = None
@@ -68,6 +71,7 @@ class SystemDisk:
         """Release the threads and the lock; never waits for the device."""
         self._readers.shutdown(wait=False, cancel_futures=True)
         self._writers.shutdown(wait=False, cancel_futures=True)
+        self.writeback.close()
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -141,6 +145,10 @@ class SystemDisk:
         """A call of this module in a writer thread."""
         return await self._run(self._writers, path, function, arguments)
 
+    async def run_writeback(self, path: str, function: Callable[..., T], *arguments: object) -> T:
+        """A call of this module in the writeback thread, after the steps that were begun."""
+        return await self._run(self.writeback.executor, path, function, arguments)
+
     def read_warm(self, path: str, descriptor: int, position: int, size: int) -> bytes | None:
         """`DiskFile.read` for a descriptor."""
         try:
@@ -171,8 +179,12 @@ class SystemFile:
         self._disk = disk
         self._path = path
         self._descriptor = descriptor
-        self._size = os.fstat(descriptor).st_size
+        found = os.fstat(descriptor)
+        self._size = found.st_size
         self._users = _Users(descriptor)
+        self._writeback = Writeback(disk.writeback, self._users.run, self._size)
+        if found.st_blocks * _BLOCK_BYTES > self._size + AHEAD_BYTES // 2:
+            self._trim()  # set aside by a process that was killed
 
     @property
     def path(self) -> str:
@@ -185,11 +197,12 @@ class SystemFile:
         try:
             if len(chunks) == 1:
                 self._write_rest(chunks[0], 0)
-                return
-            for first in range(0, len(chunks), IOVEC_MAX):
-                self._write_chunks(chunks[first : first + IOVEC_MAX])
+            else:
+                for first in range(0, len(chunks), IOVEC_MAX):
+                    self._write_chunks(chunks[first : first + IOVEC_MAX])
         except OSError as error:
             raise _fault(self._path, error) from error
+        self._writeback.note_append(self._size)
 
     def write_at(self, position: int, chunk: Buffer) -> None:
         with _mapped(self._path):
@@ -209,13 +222,27 @@ class SystemFile:
         with _mapped(self._path):
             os.ftruncate(self._descriptor, size)
             self._size = size
+            self._writeback.note_trimmed(size)
+
+    async def seal(self) -> None:
+        if self._writeback.has_ahead:
+            await self._disk.run_writeback(self._path, self._users.run(_trim), self._size)
+            self._writeback.note_trimmed(self._size)
 
     async def sync(self) -> None:
         await self._disk.run_write(self._path, self._users.run(_fdatasync))
 
     def close(self) -> None:
         """Closing twice is fine."""
+        if self._writeback.has_ahead:
+            self._trim()
         self._users.close()
+
+    def _trim(self) -> None:
+        """Free the blocks behind the end; a failure leaves them to the next opening."""
+        with suppress(OSError):
+            _trim(self._descriptor, self._size)
+        self._writeback.note_trimmed(self._size)
 
     def _write_chunks(self, chunks: Sequence[Buffer]) -> None:
         written = os.pwritev(self._descriptor, chunks, self._size)
@@ -358,6 +385,11 @@ def _read_all(descriptor: int, position: int, size: int) -> bytes:
             break
         content += more
     return content
+
+
+def _trim(descriptor: int, size: int) -> None:
+    """Frees blocks behind the end, which the size does not show."""
+    os.ftruncate(descriptor, size)
 
 
 def _fdatasync(descriptor: int) -> None:

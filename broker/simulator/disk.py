@@ -358,6 +358,11 @@ class SimulatedFile:
             content.extend(bytes(max(0, size - len(content))))
             del content[size:]
 
+    async def seal(self) -> None:
+        self._check_open()
+        await self._disk.pause()
+        self._disk.check_error(self._path)
+
     async def sync(self) -> None:
         self._check_open()
         await self._disk.pause()

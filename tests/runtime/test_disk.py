@@ -16,7 +16,9 @@ import pytest
 
 from broker.ports import DiskFault, DiskFull
 from broker.runtime import disk as disk_module
+from broker.runtime import writeback
 from broker.runtime.disk import IOVEC_MAX, SystemDisk
+from broker.runtime.writeback import AHEAD_BYTES, AHEAD_FILES_MAX, STEP_BYTES
 
 
 @pytest.fixture
@@ -228,3 +230,65 @@ def test_root_that_is_a_file_gives_one_sentence(tmp_path: Path) -> None:
 
 def test_space_is_reported(disk: SystemDisk) -> None:
     assert 0 < disk.free_bytes() <= disk.total_bytes()
+
+
+async def test_file_that_grows_fast_has_blocks_ahead_until_it_is_sealed(
+    disk: SystemDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writeback, "FREE_BYTES_MIN", 0)
+    file = await disk.create("a")
+    chunk = os.urandom(1 << 20)
+    for _ in range(3 * STEP_BYTES // len(chunk)):
+        file.append([chunk])
+        await disk.run_writeback("a", lambda: None)  # the step that this append began
+    assert held_bytes(disk, "a") >= file.size() + STEP_BYTES
+    await file.seal()
+    assert held_bytes(disk, "a") < file.size() + STEP_BYTES
+    assert file.size() == disk.file_size("a") == 3 * STEP_BYTES
+    assert file.read(file.size() - len(chunk), len(chunk)) == chunk
+    file.close()
+
+
+async def test_close_gives_back_what_was_set_aside(
+    disk: SystemDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writeback, "FREE_BYTES_MIN", 0)
+    for name in range(AHEAD_FILES_MAX + 1):  # one more than may hold blocks at a time
+        file = await disk.create(str(name))
+        for _ in range(3):
+            file.append([bytes(STEP_BYTES)])
+            await disk.run_writeback("a", lambda: None)
+        assert held_bytes(disk, str(name)) >= file.size() + STEP_BYTES
+        file.close()
+        assert held_bytes(disk, str(name)) < file.size() + STEP_BYTES
+
+
+async def test_blocks_that_a_killed_process_set_aside_are_freed_by_the_next_opening(
+    disk: SystemDisk,
+) -> None:
+    path = disk.root / "a"
+    path.write_bytes(b"record")
+    subprocess.run(["fallocate", "-n", "-o", "0", "-l", str(AHEAD_BYTES), path], check=True)
+    assert held_bytes(disk, "a") >= AHEAD_BYTES
+    file = disk.open("a")
+    assert held_bytes(disk, "a") < STEP_BYTES
+    assert file.read(0, 100) == b"record"
+    file.close()
+
+
+async def test_little_room_or_closed_file_costs_nothing_but_the_speed(
+    disk: SystemDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writeback, "FREE_BYTES_MIN", 1 << 62)
+    file = await disk.create("a")
+    for _ in range(4):
+        file.append([bytes(STEP_BYTES)])
+    file.close()  # with a step under way
+    await disk.run_writeback("a", lambda: None)
+    assert disk.file_size("a") == 4 * STEP_BYTES
+    assert held_bytes(disk, "a") < 5 * STEP_BYTES
+
+
+def held_bytes(disk: SystemDisk, path: str) -> int:
+    """What the file takes of the device."""
+    return (disk.root / path).stat().st_blocks * 512

@@ -1,0 +1,35 @@
+"""A core for the broker and the others for the load, so that neither is preempted by the other.
+
+Where the system has no such call, or one core only, both run wherever the scheduler puts them.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+_is_possible: Final = hasattr(os, "sched_setaffinity") and len(os.sched_getaffinity(0)) > 1
+
+
+def pin_broker(process_id: int) -> None:
+    """The first core of this process's, for the broker and its later threads and children."""
+    if _is_possible:
+        os.sched_setaffinity(process_id, _cores()[:1])
+
+
+def pin_load(process_id: int) -> None:
+    """All cores but the first."""
+    if _is_possible:
+        os.sched_setaffinity(process_id, _cores()[1:])
+
+
+def describe_cores() -> str:
+    """For a report's head."""
+    if not _is_possible:
+        return "broker and load share the cores"
+    broker, *load = _cores()
+    return f"broker on core {broker}, load on core {', '.join(map(str, load))}"
+
+
+def _cores() -> list[int]:
+    return sorted(os.sched_getaffinity(0))
