@@ -433,3 +433,74 @@ class Metrics:
 METRICS: Final[tuple[MetricSpec, ...]] = tuple(
     f.metadata["spec"] for f in dataclasses.fields(Metrics)
 )
+
+
+@dataclasses.dataclass(slots=True)
+class GatewayMetrics:
+    """One HTTP gateway's metrics. The attribute is the metric's name without `hermes_gateway_`."""
+
+    requests_total: Counter = _counter(
+        "hermes_gateway_requests_total",
+        "Requests answered, by operation and status.",
+        ("operation", "status"),
+    )
+    problems_total: Counter = _counter(
+        "hermes_gateway_problems_total",
+        "Refusals by their code, one for each message of a batch.",
+        ("code",),
+    )
+    request_duration_seconds: Histogram = _histogram(
+        "hermes_gateway_request_duration_seconds",
+        "From a request's head to its answer handed to the socket.",
+        ("operation",),
+    )
+    connections: Gauge = _gauge("hermes_gateway_connections", "Open client connections.")
+    connections_refused_total: Counter = _counter(
+        "hermes_gateway_connections_refused_total",
+        "Connections closed at once, or for what their client did not send in time.",
+        ("reason",),
+    )
+    inflight_bytes: Gauge = _gauge(
+        "hermes_gateway_inflight_bytes", "Bytes of requests and of messages not stored yet."
+    )
+    messages_stored_total: Counter = _counter(
+        "hermes_gateway_messages_stored_total", "Messages stored for clients."
+    )
+    messages_fetched_total: Counter = _counter(
+        "hermes_gateway_messages_fetched_total", "Messages handed out to clients."
+    )
+    parked_fetches: Gauge = _gauge("hermes_gateway_parked_fetches", "Fetches under way.")
+    duplicates_total: Counter = _counter(
+        "hermes_gateway_duplicates_total", "Messages answered with the first answer to their id."
+    )
+    double_stores_total: Counter = _counter(
+        "hermes_gateway_double_stores_total",
+        "Messages stored twice, because a request of the process before arrived after the new one "
+        "had looked.",
+    )
+    ids: Gauge = _gauge("hermes_gateway_ids", "messageIds remembered.")
+    ids_unrecorded: Gauge = _gauge(
+        "hermes_gateway_ids_unrecorded", "messageIds that are not in the ids topic yet."
+    )
+    recovered_ids_total: Counter = _counter(
+        "hermes_gateway_recovered_ids_total",
+        "messageIds read at start: from the ids topic, or from the topics themselves.",
+        ("source",),
+    )
+    ready: Gauge = _gauge("hermes_gateway_ready", "1 when messages are accepted, else 0.")
+    process_cpu_seconds_total: Counter = _counter(
+        "hermes_gateway_process_cpu_seconds_total", "Processor time of the gateway."
+    )
+    process_resident_memory_bytes: Gauge = _gauge(
+        "hermes_gateway_process_resident_memory_bytes", "Resident memory of the gateway."
+    )
+
+    def all(self) -> Iterator[Metric[Any]]:
+        """Every metric, in the table's order."""
+        for field in dataclasses.fields(self):
+            yield getattr(self, field.name)
+
+
+GATEWAY_METRICS: Final[tuple[MetricSpec, ...]] = tuple(
+    f.metadata["spec"] for f in dataclasses.fields(GatewayMetrics)
+)

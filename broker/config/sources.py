@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 from broker.config.setting import Layer, Setting, settings_of, unknown_name
 
 BROKER_PREFIX: Final = "HERMES_BROKER_"
+GATEWAY_PREFIX: Final = "HERMES_GATEWAY_"
 
 
 class Flags(NamedTuple):

@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from broker.config.broker import BrokerSettings
 from broker.config.setting import ConfigError, Layer, load
 from broker.config.sources import BROKER_PREFIX, environment_layer, file_layer, parse_flags
+
+T = TypeVar("T")
 
 CONFIG_FLAG: Final = "--config"
 CONFIG_VARIABLE: Final = "HERMES_CONFIG"
@@ -23,25 +25,35 @@ FILE_BYTES_MAX: Final = 1 << 20
 def read_broker_settings(
     arguments: Sequence[str], environment: Mapping[str, str] | None = None
 ) -> BrokerSettings:
-    """The settings of `hermes serve ARGUMENTS`: flags over environment over the file of `--config`
-    or HERMES_CONFIG.
+    """The settings of `hermes serve ARGUMENTS`, as `read_settings`."""
+    return read_settings(BrokerSettings, BROKER_PREFIX, arguments, environment)
+
+
+def read_settings(
+    table: type[T],
+    prefix: str,
+    arguments: Sequence[str],
+    environment: Mapping[str, str] | None = None,
+) -> T:
+    """A process's settings: flags over environment over the file of `--config` (a broker's also of
+    HERMES_CONFIG).
 
     Raises ConfigError with every problem found, also for a file that cannot be read.
     """
     given = os.environ if environment is None else environment
-    flags = parse_flags(BrokerSettings, arguments, other_flags=(CONFIG_FLAG,))
+    flags = parse_flags(table, arguments, other_flags=(CONFIG_FLAG,))
     rest = list(flags.rest)
-    path = given.get(CONFIG_VARIABLE, "")
+    path = given.get(CONFIG_VARIABLE, "") if prefix == BROKER_PREFIX else ""
     while CONFIG_FLAG in rest:
         position = rest.index(CONFIG_FLAG)
         path = rest[position + 1]
         del rest[position : position + 2]
-    layers = [environment_layer(BrokerSettings, BROKER_PREFIX, given), flags.layer]
+    layers = [environment_layer(table, prefix, given), flags.layer]
     if path:
         layers.insert(0, read_yaml_layer(path))
     if rest:
         layers.append(Layer("command line", {}, (f"unexpected argument {rest[0]!r}",)))
-    return load(BrokerSettings, layers)
+    return load(table, layers)
 
 
 def read_yaml_layer(path: str) -> Layer:

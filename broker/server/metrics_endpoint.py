@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Final
 import structlog
 from aiohttp import web
 
+from broker.runtime.exposition import CONTENT_TYPE, head_lines, sample_line, stored_lines
 from broker.runtime.port_holder import describe_holder
 from broker.server.computed_metrics import COMPUTED, software_version
-from broker.server.exposition import CONTENT_TYPE, head_lines, sample_line, stored_lines
 from broker.server.groups.shard import ShardState
 from broker.server.lag import LagReader
 from broker.server.startup import StartupError

@@ -11,17 +11,22 @@ from typing import Any, Final
 
 from broker.config.broker import BrokerSettings
 from broker.config.client import ClientSettings
+from broker.config.gateway import GatewaySettings
 from broker.config.group import GroupSettings
 from broker.config.setting import Setting, settings_of, to_kafka_value
 from broker.config.sources import BROKER_PREFIX, environment_name, flag_name
 from broker.config.topic import TopicSettings
 from broker.errors import ERRORS
 from broker.headers import HEADERS
-from broker.metrics import METRICS
+from broker.metrics import GATEWAY_METRICS, METRICS, MetricSpec
 from broker.wire.api import APIS
 
 DIRECTORY: Final = Path(__file__).resolve().parent.parent.parent / "docs" / "reference"
 _NOTICE: Final = "<!-- Made by `./hermes docs` from the tables in the code: change those. -->"
+_GATEWAY: Final = (
+    "Of one `hermes gateway`: `port` is `port: 8080` in the file that `--config` names, "
+    "`HERMES_GATEWAY_PORT` in the environment and `--port 8080` as a flag."
+)
 _CLIENT: Final = (
     "Of HermesMQ's own client, given to it in code: no file, variable or flag sets them."
 )
@@ -45,6 +50,7 @@ def settings_page() -> str:
         ("Broker", BrokerSettings, "Of one broker process, and cluster-wide defaults of topics."),
         ("Topic", TopicSettings, "Of one topic; what it does not set comes from its broker."),
         ("Group", GroupSettings, "Of the group coordinator; part of the broker's settings."),
+        ("Gateway", GatewaySettings, _GATEWAY),
         ("Client", ClientSettings, _CLIENT),
     ]
     lines = [
@@ -91,24 +97,23 @@ def _bounds(row: Setting) -> str:
 
 def metrics_page() -> str:
     """Every metric with its type and labels."""
-    rows = (
-        (
-            f"`{m.name}`",
-            m.kind.value,
-            ", ".join(f"`{label}`" for label in m.labels),
-            m.documentation,
-        )
-        for m in METRICS
-    )
+    heading = ("name", "type", "labels", "meaning")
     return _text(
         [
             *("# Metrics", "", _NOTICE, ""),
-            "What the broker's `/metrics` shows, as Prometheus text. Durations are in seconds,",
-            "sizes in bytes; a name that ends in `_total` only grows.",
-            "",
-            *_table(("name", "type", "labels", "meaning"), rows),
+            "What `/metrics` shows, as Prometheus text. Durations are in seconds, sizes in bytes;",
+            "a name that ends in `_total` only grows.",
+            *("", "## Broker", ""),
+            *_table(heading, map(_metric_row, METRICS)),
+            *("", "## Gateway", ""),
+            *_table(heading, map(_metric_row, GATEWAY_METRICS)),
         ]
     )
+
+
+def _metric_row(spec: MetricSpec) -> tuple[str, ...]:
+    labels = ", ".join(f"`{label}`" for label in spec.labels)
+    return f"`{spec.name}`", spec.kind.value, labels, spec.documentation
 
 
 def errors_page() -> str:

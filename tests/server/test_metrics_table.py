@@ -21,8 +21,8 @@ from broker.metrics import (
     MetricSpec,
     percentile,
 )
+from broker.runtime.exposition import head_lines, sample_line, stored_lines
 from broker.server.computed_metrics import COMPUTED
-from broker.server.exposition import head_lines, sample_line, stored_lines
 
 UNITS = ("_seconds", "_bytes")
 
