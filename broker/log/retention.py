@@ -52,21 +52,25 @@ async def apply(log: PartitionLog, now_wall_ms: int, high_watermark: int | None)
 
 
 async def advance(log: PartitionLog, offset: int) -> None:
-    """Move the log start to `offset`, durably; segments below it go with the next `apply`."""
+    """Move the log start to `offset`, durably; segments below it go with the next `apply`.
+
+    A start that moved that far already is waited for too: another call may still be storing it.
+    """
     log.check_online()
     if not 0 <= offset <= log.written_end_offset:
         raise Refusal(
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"offset {offset} is beyond the end {log.written_end_offset}",
         )
-    if offset <= log.log_start_offset:
-        return
-    log.log_start_offset = offset
+    log.log_start_offset = max(log.log_start_offset, offset)
+    if offset <= log.segments[0].base_offset:
+        return  # the files below are gone: any start finds it
     for _ in range(CHECKPOINT_ATTEMPTS_MAX):
-        await log.checkpoint()
         if log.checkpoints.log_start_offset >= offset:
             return
-        await log.sync()
+        await log.checkpoint()
+        if log.checkpoints.log_start_offset < offset:
+            await log.sync()
     raise Refusal(
         ErrorCode.KAFKA_STORAGE_ERROR, f"the new log start {offset} could not be stored: try again"
     )

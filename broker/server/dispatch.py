@@ -13,6 +13,7 @@ from broker.server.handlers.api_versions import handle_api_versions
 from broker.server.handlers.create_partitions import handle_create_partitions
 from broker.server.handlers.create_topics import handle_create_topics
 from broker.server.handlers.delete_groups import handle_delete_groups
+from broker.server.handlers.delete_records import handle_delete_records
 from broker.server.handlers.delete_topics import handle_delete_topics
 from broker.server.handlers.describe_cluster import handle_describe_cluster
 from broker.server.handlers.describe_configs import handle_describe_configs
@@ -73,6 +74,7 @@ HANDLERS: Final = (
     Handler(apis.API_VERSIONS, handle_api_versions, Kind.REPLY),
     Handler(apis.CREATE_TOPICS, handle_create_topics, Kind.TASK),
     Handler(apis.DELETE_TOPICS, handle_delete_topics, Kind.TASK),
+    Handler(apis.DELETE_RECORDS, handle_delete_records, Kind.TASK),
     Handler(apis.INIT_PRODUCER_ID, handle_init_producer_id, Kind.TASK),
     Handler(apis.OFFSET_FOR_LEADER_EPOCH, handle_offset_for_leader_epoch, Kind.REPLY),
     Handler(apis.DESCRIBE_CONFIGS, handle_describe_configs, Kind.TASK),

@@ -44,6 +44,14 @@ class Maintenance:
         """A new segment is due at `partition`, which has `is_rolling` set until it is there."""
         self._broker.spawn(self._roll(partition))
 
+    def retain_soon(self, partition: Partition) -> None:
+        """The log start moved: whole segments below it need not wait for the next round."""
+        if partition.is_offline:
+            return
+        log = partition.log
+        if len(log.segments) > 1 and log.segments[1].base_offset <= log.log_start_offset:
+            self._broker.spawn(self._attend(partition, self._retain))
+
     def empty_trash_soon(self) -> None:
         """Remove what was deleted, in the background."""
         if not self._is_emptying:

@@ -35,6 +35,8 @@ from broker.server.turn import Turn
 _log = structlog.get_logger("hermes.partition")
 
 OnDone = Callable[[ErrorCode], None]
+TO_HIGH_WATERMARK: Final = -1
+"""In place of an offset up to which records are deleted."""
 OFFLINE_MESSAGE: Final = "the partition is offline after a storage fault: see the broker's log"
 
 
@@ -340,6 +342,32 @@ class Partition:
             self._leader.on_log_start(self._log.log_start_offset)
         except AssertionError as error:
             self.take_offline(f"broken invariant: {error}")
+
+    async def delete_records(self, offset: int) -> int:
+        """Every record below `offset` is gone, durably (-1: all below the high watermark); the log
+        start as it is then.
+
+        Raises Refusal: POLICY_VIOLATION where records are never deleted, OFFSET_OUT_OF_RANGE beyond
+        the watermark, KAFKA_STORAGE_ERROR.
+        """
+        log = self.log
+        if not log.config.is_deleted:
+            text = f"{self} is only compacted: records are deleted where cleanup.policy has delete"
+            raise Refusal(ErrorCode.POLICY_VIOLATION, text)
+        wanted = self.high_watermark if offset == TO_HIGH_WATERMARK else offset
+        if not 0 <= wanted <= self.high_watermark:
+            text = f"{self} ends at {self.high_watermark}, records below {offset} cannot be deleted"
+            raise Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+        try:
+            await log.advance_log_start(wanted)
+        except DiskFull as fault:
+            self._around.metrics.disk_faults_total.add(1, kind="full")
+            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk is full: {fault}") from fault
+        except (DiskFault, FileNotFoundError, Refusal) as fault:
+            self.take_offline(str(fault))  # or it was deleted meanwhile
+            raise Refusal(self._offline_code, OFFLINE_MESSAGE) from fault
+        self.check_log_start()
+        return log.log_start_offset
 
     # the end of serving
 

@@ -14,6 +14,7 @@ from broker.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsRes
 from broker.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from broker.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from broker.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from broker.wire.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from broker.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from broker.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from broker.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
@@ -59,13 +60,22 @@ SASL_HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18
 CREATE_TOPICS: Final = 19
 DELETE_TOPICS: Final = 20
+DELETE_RECORDS: Final = 21
 INIT_PRODUCER_ID: Final = 22
 OFFSET_FOR_LEADER_EPOCH: Final = 23
 DESCRIBE_CONFIGS: Final = 32
+ALTER_CONFIGS: Final = 33
+DESCRIBE_LOG_DIRS: Final = 35
 CREATE_PARTITIONS: Final = 37
 DELETE_GROUPS: Final = 42
+ELECT_LEADERS: Final = 43
 INCREMENTAL_ALTER_CONFIGS: Final = 44
+LIST_PARTITION_REASSIGNMENTS: Final = 46
+OFFSET_DELETE: Final = 47
 DESCRIBE_CLUSTER: Final = 60
+DESCRIBE_PRODUCERS: Final = 61
+LIST_CONFIG_RESOURCES: Final = 74
+DESCRIBE_TOPIC_PARTITIONS: Final = 75
 
 NEVER_FLEXIBLE: Final = VERSION_MAX + 1
 
@@ -132,6 +142,7 @@ _TABLE: Final = (
     _api("ApiVersions", ApiVersionsRequest, ApiVersionsResponse),
     _api("CreateTopics", CreateTopicsRequest, CreateTopicsResponse),
     _api("DeleteTopics", DeleteTopicsRequest, DeleteTopicsResponse),
+    _api("DeleteRecords", DeleteRecordsRequest, DeleteRecordsResponse),
     _api("InitProducerId", InitProducerIdRequest, InitProducerIdResponse),
     _api("OffsetForLeaderEpoch", OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse),
     _api("DescribeConfigs", DescribeConfigsRequest, DescribeConfigsResponse),

@@ -157,6 +157,18 @@ async def test_the_log_start_is_moved_durably_and_only_forward(disk: FaultyDisk)
     await log.close()
 
 
+async def test_a_start_that_another_call_still_stores_is_waited_for(disk: FaultyDisk) -> None:
+    log = await create(disk, CONFIG)
+    await append_rolling(log, 20)
+    first = asyncio.ensure_future(log.advance_log_start(13))
+    await asyncio.sleep(0)
+    assert (log.log_start_offset, log.checkpoints.log_start_offset) == (13, 0), "on its way"
+    await log.advance_log_start(13)
+    assert log.checkpoints.log_start_offset == 13
+    await first
+    await log.close()
+
+
 async def test_a_read_in_flight_survives_the_deletion_of_its_segment(disk: FaultyDisk) -> None:
     log = await create(disk, CONFIG)
     await append_rolling(log, 40)
