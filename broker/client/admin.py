@@ -1,42 +1,30 @@
-"""Administration of topics, partitions and settings, and what the cluster is.
+"""Administration of topics, and what the cluster is.
 
-Groups are in `admin_groups`. Every function repeats itself within the request timeout while
-failures may pass, and raises ClientError; a refusal names the topic or setting.
+Settings are in `admin_configs`, partitions in `admin_partitions`, groups in `admin_groups`. Every
+function repeats itself within the request timeout while failures may pass, and raises ClientError;
+a refusal names the topic.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from broker.client.cluster import ANY_NODE, Cluster, Node, TopicView
 from broker.client.failure import BrokerRefusal
+from broker.client.negotiation import API_NAMES, common_version
 from broker.errors import ErrorCode, error_code
 from broker.wire import api
 from broker.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from broker.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
 from broker.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from broker.wire.messages.describe_cluster import DescribeClusterRequest
-from broker.wire.messages.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResult,
-)
-from broker.wire.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
 
-TOPIC: Final = 2
-BROKER: Final = 4
-BROKER_DEFAULT: Final = -1
-_SET: Final = 0
-_DELETE: Final = 1
 _NAMED_STATES_FROM: Final = 6
 
 
@@ -49,31 +37,38 @@ class ClusterDescription(NamedTuple):
 
 
 class NewTopic(NamedTuple):
-    """A topic to create; -1 leaves the number to the broker."""
+    """A topic to create; -1 leaves the number to the broker. `assignments` has the replicas'
+    broker ids per partition, the leader first; the numbers stay -1 then.
+    """
 
     name: str
     partition_count: int = -1
     replication_factor: int = -1
-    configs: Mapping[str, str] = {}
+    configs: Mapping[str, str | None] = {}
+    assignments: Sequence[Sequence[int]] = ()
 
 
-class ConfigEntry(NamedTuple):
-    """A setting. `source` as in Kafka: 1 topic, 2 and 3 dynamic broker, 4 file or flag, 5 default.
-    `value` is None when it is secret.
+class TopicCreated(NamedTuple):
+    """What a new topic became. The numbers are -1 and the id is zero from brokers too old to say;
+    `configs` are its effective settings, empty then.
     """
 
-    name: str
-    value: str | None
-    source: int
-    is_read_only: bool
-    is_sensitive: bool
-    config_type: int
-    documentation: str | None
-    synonyms: tuple[tuple[str, str | None, int], ...]
+    topic_id: bytes
+    partition_count: int
+    replication_factor: int
+    configs: Mapping[str, str | None]
 
-    @property
-    def is_default(self) -> bool:
-        return self.source == 5
+
+class ApiRange(NamedTuple):
+    """An API that a broker offers, in which versions (inclusive). `name` is "" for one that this
+    client does not know; `used_version` is what this client speaks with it, None for no common one.
+    """
+
+    api_key: int
+    name: str
+    min_version: int
+    max_version: int
+    used_version: int | None
 
 
 async def describe_cluster(cluster: Cluster) -> ClusterDescription:
@@ -96,39 +91,94 @@ async def list_topics(cluster: Cluster, *, with_internal: bool = False) -> list[
 
 
 async def describe_topic(cluster: Cluster, name: str) -> TopicView:
-    """One topic as it is now."""
-    cluster.forget_topic(name)
-    return await cluster.call(lambda: cluster.topic(name), what=f"describe topic {name!r}")
+    """One topic as it is now. Raises BrokerRefusal, at once when there is none."""
+    found = (await describe_topics(cluster, [name]))[name]
+    if isinstance(found, BrokerRefusal):
+        raise found
+    return found
+
+
+async def describe_topics(
+    cluster: Cluster, names: Sequence[str]
+) -> dict[str, TopicView | BrokerRefusal]:
+    """Per topic what it is now, or why it could not be described. Creates none."""
+    if not names:
+        return {}
+    answer = await cluster.call(lambda: cluster.refresh(names), what="describe topics")
+    codes = {row.name: row.error_code for row in answer.topics}
+    found: dict[str, TopicView | BrokerRefusal] = {}
+    for name in names:
+        code = codes.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        view = cluster.topics.get(name)
+        if view is None or code:
+            found[name] = BrokerRefusal(error_code(code), subject=f"topic {name!r}")
+        else:
+            found[name] = view
+    return found
 
 
 async def create_topics(
     cluster: Cluster, topics: Sequence[NewTopic], *, validate_only: bool = False
 ) -> None:
     """Create them all. Raises BrokerRefusal for the first that is refused, others may exist."""
+    outcome = await create_topics_each(cluster, topics, validate_only=validate_only)
+    for found in outcome.values():
+        if isinstance(found, BrokerRefusal):
+            raise found
+
+
+async def create_topics_each(
+    cluster: Cluster, topics: Sequence[NewTopic], *, validate_only: bool = False
+) -> dict[str, TopicCreated | BrokerRefusal]:
+    """Per topic what it became (with `validate_only`: what it would become), or why it was refused.
+
+    Explicit assignments of replicas fix the number of partitions.
+    """
     request = CreateTopicsRequest(
-        topics=[
-            CreatableTopic(
-                name=topic.name,
-                num_partitions=topic.partition_count,
-                replication_factor=topic.replication_factor,
-                configs=[
-                    CreatableTopicConfig(name=name, value=value)
-                    for name, value in topic.configs.items()
-                ],
-            )
-            for topic in topics
-        ],
+        topics=[_creatable(topic) for topic in topics],
         timeout_ms=cluster.settings.request_timeout_ms,
         validate_only=validate_only,
     )
-    answer = await _ask_controller(cluster, api.CREATE_TOPICS, request, what="create topics")
+    answer = await _ask_controller(
+        cluster, api.CREATE_TOPICS, request, lambda found: found.topics, what="create topics"
+    )
+    outcome: dict[str, TopicCreated | BrokerRefusal] = {}
     for row in answer.topics:
         cluster.forget_topic(row.name)
-        _check(row.error_code, row.error_message, f"topic {row.name!r}")
+        refusal = _refusal(row.error_code, row.error_message, row.name)
+        configs = {each.name: each.value for each in row.configs or ()}
+        outcome[row.name] = refusal or TopicCreated(
+            row.topic_id, row.num_partitions, row.replication_factor, configs
+        )
+    return outcome
+
+
+def _creatable(topic: NewTopic) -> CreatableTopic:
+    return CreatableTopic(
+        name=topic.name,
+        num_partitions=topic.partition_count,
+        replication_factor=topic.replication_factor,
+        assignments=[
+            CreatableReplicaAssignment(partition_index=index, broker_ids=list(nodes))
+            for index, nodes in enumerate(topic.assignments)
+        ],
+        configs=[
+            CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()
+        ],
+    )
 
 
 async def delete_topics(cluster: Cluster, names: Sequence[str]) -> None:
-    """Delete them all. Raises BrokerRefusal for the first that is refused."""
+    """Delete them all. Raises BrokerRefusal for the first that is refused, others may be gone."""
+    for refusal in (await delete_topics_each(cluster, names)).values():
+        if refusal is not None:
+            raise refusal
+
+
+async def delete_topics_each(
+    cluster: Cluster, names: Sequence[str]
+) -> dict[str, BrokerRefusal | None]:
+    """Per topic None when it is deleted, else why not."""
 
     async def attempt() -> Any:
         node = await cluster.controller()
@@ -138,133 +188,85 @@ async def delete_topics(cluster: Cluster, names: Sequence[str]) -> None:
             request.topics = [DeleteTopicState(name=name) for name in names]
         else:
             request.topic_names = list(names)
-        return await cluster.request(node, api.DELETE_TOPICS, request)
+        answer = await cluster.request(node, api.DELETE_TOPICS, request)
+        _check_controller(cluster, answer.responses)
+        return answer
 
     answer = await cluster.call(attempt, what="delete topics")
+    outcome: dict[str, BrokerRefusal | None] = {}
     for row in answer.responses:
         cluster.forget_topic(row.name)
-        _check(row.error_code, row.error_message, f"topic {row.name!r}")
+        outcome[row.name] = _refusal(row.error_code, row.error_message, row.name)
+    return outcome
 
 
-async def create_partitions(cluster: Cluster, topic: str, partition_count: int) -> None:
+async def create_partitions(
+    cluster: Cluster, topic: str, partition_count: int, *, validate_only: bool = False
+) -> None:
     """Grow a topic to `partition_count` partitions. Keys move to other partitions."""
     request = CreatePartitionsRequest(
         topics=[CreatePartitionsTopic(name=topic, count=partition_count, assignments=None)],
         timeout_ms=cluster.settings.request_timeout_ms,
+        validate_only=validate_only,
     )
-    answer = await _ask_controller(cluster, api.CREATE_PARTITIONS, request, what="add partitions")
+    answer = await _ask_controller(
+        cluster, api.CREATE_PARTITIONS, request, lambda found: found.results, what="add partitions"
+    )
     cluster.forget_topic(topic)
     for row in answer.results:
-        _check(row.error_code, row.error_message, f"topic {row.name!r}")
+        refusal = _refusal(row.error_code, row.error_message, row.name)
+        if refusal is not None:
+            raise refusal
 
 
-async def describe_topic_configs(
-    cluster: Cluster, names: Iterable[str]
-) -> dict[str, dict[str, ConfigEntry]]:
-    """Topic -> setting -> entry."""
-    return await _describe_configs(cluster, ANY_NODE, TOPIC, list(names))
+async def api_versions(cluster: Cluster, node_id: int = ANY_NODE) -> list[ApiRange]:
+    """What a broker (ANY_NODE: whichever is connected) offers, by key."""
 
-
-async def describe_broker_configs(cluster: Cluster, node_id: int) -> dict[str, ConfigEntry]:
-    """Setting -> entry of one broker."""
-    found = await _describe_configs(cluster, node_id, BROKER, [str(node_id)])
-    return found[str(node_id)]
-
-
-async def _describe_configs(
-    cluster: Cluster, node_id: int, resource_type: int, names: Sequence[str]
-) -> dict[str, dict[str, ConfigEntry]]:
-    request = DescribeConfigsRequest(
-        resources=[
-            DescribeConfigsResource(
-                resource_type=resource_type, resource_name=name, configuration_keys=None
-            )
-            for name in names
-        ],
-        include_synonyms=True,
-        include_documentation=True,
-    )
-
-    async def attempt() -> Any:
+    async def attempt() -> list[ApiRange]:
         if node_id != ANY_NODE and node_id not in cluster.nodes:
             await cluster.refresh([])
-        return await cluster.request(node_id, api.DESCRIBE_CONFIGS, request)
+        ranges = await cluster.api_ranges(node_id)
+        return [
+            ApiRange(key, _api_name(key), low, high, common_version(ranges, key))
+            for key, (low, high) in sorted(ranges.items())
+        ]
 
-    answer = await cluster.call(attempt, what="read settings")
-    for row in answer.results:
-        _check(row.error_code, row.error_message, f"settings of {row.resource_name!r}")
-    return {row.resource_name: _entries(row) for row in answer.results}
-
-
-def _entries(result: DescribeConfigsResult) -> dict[str, ConfigEntry]:
-    return {
-        row.name: ConfigEntry(
-            row.name,
-            row.value,
-            row.config_source,
-            row.read_only,
-            row.is_sensitive,
-            row.config_type,
-            row.documentation,
-            tuple((each.name, each.value, each.source) for each in row.synonyms),
-        )
-        for row in result.configs
-    }
+    return await cluster.call(attempt, what="ask which APIs there are")
 
 
-async def alter_topic_config(
-    cluster: Cluster, topic: str, changes: Mapping[str, str | None], *, validate_only: bool = False
-) -> None:
-    """Set settings of a topic; None takes an override away."""
-    await _alter(cluster, ANY_NODE, TOPIC, topic, changes, validate_only=validate_only)
+def _api_name(key: int) -> str:
+    return api.APIS[key].name if key in api.APIS else API_NAMES.get(key, "")
 
 
-async def alter_broker_config(
+async def _ask_controller(
     cluster: Cluster,
-    changes: Mapping[str, str | None],
+    api_key: int,
+    request: object,
+    rows: Callable[[Any], Sequence[Any]],
     *,
-    node_id: int = BROKER_DEFAULT,
-    validate_only: bool = False,
-) -> None:
-    """Set dynamic settings of one broker, or (BROKER_DEFAULT) of all; None takes them away."""
-    name = "" if node_id == BROKER_DEFAULT else str(node_id)
-    await _alter(cluster, node_id, BROKER, name, changes, validate_only=validate_only)
-
-
-async def _alter(
-    cluster: Cluster,
-    node_id: int,
-    resource_type: int,
-    name: str,
-    changes: Mapping[str, str | None],
-    *,
-    validate_only: bool,
-) -> None:
-    configs = [
-        AlterableConfig(name=key, config_operation=_DELETE if value is None else _SET, value=value)
-        for key, value in changes.items()
-    ]
-    resource = AlterConfigsResource(
-        resource_type=resource_type, resource_name=name, configs=configs
-    )
-    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
+    what: str,
+) -> Any:
+    """The controller's answer; asked again when it is another node meanwhile."""
 
     async def attempt() -> Any:
-        target = await cluster.controller() if node_id < 0 else node_id
-        if target >= 0 and target not in cluster.nodes:
-            await cluster.refresh([])
-        return await cluster.request(target, api.INCREMENTAL_ALTER_CONFIGS, request)
-
-    answer = await cluster.call(attempt, what="change settings")
-    for row in answer.responses:
-        _check(row.error_code, row.error_message, f"settings of {row.resource_name!r}")
-
-
-async def _ask_controller(cluster: Cluster, api_key: int, request: object, *, what: str) -> Any:
-    async def attempt() -> Any:
-        return await cluster.request(await cluster.controller(), api_key, request)
+        answer = await cluster.request(await cluster.controller(), api_key, request)
+        _check_controller(cluster, rows(answer))
+        return answer
 
     return await cluster.call(attempt, what=what)
+
+
+def _check_controller(cluster: Cluster, rows: Sequence[Any]) -> None:
+    """Nothing was done when the first item says NOT_CONTROLLER: another node is to be asked."""
+    if rows and rows[0].error_code == ErrorCode.NOT_CONTROLLER:
+        cluster.forget_controller()
+        raise BrokerRefusal(ErrorCode.NOT_CONTROLLER, subject="cluster")
+
+
+def _refusal(code: int, message: str | None, topic: str) -> BrokerRefusal | None:
+    if code == ErrorCode.NONE:
+        return None
+    return BrokerRefusal(error_code(code), message, subject=f"topic {topic!r}")
 
 
 def _check(code: int, message: str | None, subject: str) -> None:

@@ -7,7 +7,7 @@ ClientError.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from broker.client.assignment import PROTOCOL_TYPE, decode_assignment
 from broker.client.cluster import Cluster
@@ -20,6 +20,7 @@ from broker.client.offsets import (
     fetch_committed_by_group,
     list_offsets,
 )
+from broker.client.settle import by_topic, passes_by_itself, settle
 from broker.errors import ErrorCode, error_code
 from broker.model import TopicPartition
 from broker.wire import api
@@ -29,7 +30,15 @@ from broker.wire.messages.describe_groups import (
     DescribedGroupMember,
     DescribeGroupsRequest,
 )
+from broker.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from broker.wire.messages.list_groups import ListGroupsRequest
+from broker.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+
+_MANY_MEMBERS_FROM: Final = 3
 
 
 class GroupListing(NamedTuple):
@@ -105,7 +114,9 @@ async def describe_groups(cluster: Cluster, group_ids: Sequence[str]) -> list[Gr
 
 def _read_group(cluster: Cluster, row: DescribedGroup) -> GroupDescription:
     code = error_code(row.error_code)
-    if code is ErrorCode.GROUP_ID_NOT_FOUND:
+    if code is ErrorCode.GROUP_ID_NOT_FOUND and "not a classic group" not in (
+        row.error_message or ""
+    ):
         return GroupDescription(row.group_id, "Dead", "", "", ())
     if code is not ErrorCode.NONE:
         cluster.forget_coordinator(row.group_id)
@@ -133,21 +144,152 @@ def _read_member(row: DescribedGroupMember, protocol_type: str) -> GroupMember:
 
 
 async def delete_groups(cluster: Cluster, group_ids: Sequence[str]) -> None:
-    """Forget groups and their commits. Raises BrokerRefusal for the first that is refused."""
+    """Forget groups and their commits. Raises BrokerRefusal for the first that is refused, others
+    may be gone.
+    """
+    for refusal in (await delete_groups_each(cluster, group_ids)).values():
+        if refusal is not None:
+            raise refusal
 
-    async def attempt() -> None:
-        for group_id in group_ids:
-            node = await cluster.coordinator(group_id)
-            answer = await cluster.request(
-                node, api.DELETE_GROUPS, DeleteGroupsRequest(groups_names=[group_id])
-            )
+
+async def delete_groups_each(
+    cluster: Cluster, group_ids: Sequence[str]
+) -> dict[str, BrokerRefusal | None]:
+    """Per group None when it and its commits are gone, else why not (NON_EMPTY_GROUP: it has
+    members).
+    """
+
+    async def ask(asked: Sequence[str]) -> dict[str, BrokerRefusal | None]:
+        outcome: dict[str, BrokerRefusal | None] = {}
+        for node, ids in (await _by_coordinator(cluster, asked, outcome)).items():
+            request = DeleteGroupsRequest(groups_names=ids)
+            answer = await cluster.request(node, api.DELETE_GROUPS, request)
             for row in answer.results:
-                if row.error_code:
-                    cluster.forget_coordinator(group_id)
-                    code = error_code(row.error_code)
-                    raise BrokerRefusal(code, subject=f"group {row.group_id!r}")
+                outcome[row.group_id] = _refusal(cluster, row.group_id, row.error_code)
+        return outcome
 
-    await cluster.call(attempt, what="delete groups")
+    return await settle(cluster, group_ids, ask, what="delete groups")
+
+
+async def delete_committed_offsets(
+    cluster: Cluster, group_id: str, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, BrokerRefusal | None]:
+    """Forget a group's commits for these partitions. Per partition None when there is none now,
+    else why not (GROUP_SUBSCRIBED_TO_TOPIC: members read that topic).
+
+    Raises BrokerRefusal when the group as a whole is refused, e.g. GROUP_ID_NOT_FOUND.
+    """
+    wanted = list(dict.fromkeys(partitions))
+    if not wanted:
+        return {}
+    request = OffsetDeleteRequest(
+        group_id=group_id,
+        topics=[
+            OffsetDeleteRequestTopic(
+                name=name,
+                partitions=[OffsetDeleteRequestPartition(partition_index=each) for each in indexes],
+            )
+            for name, indexes in by_topic(wanted).items()
+        ],
+    )
+
+    async def attempt() -> dict[TopicPartition, BrokerRefusal | None]:
+        node = await cluster.coordinator(group_id)
+        answer = await cluster.request(node, api.OFFSET_DELETE, request)
+        refusal = _refusal(cluster, group_id, answer.error_code)
+        if refusal is not None:
+            raise refusal
+        return {
+            TopicPartition(topic.name, row.partition_index): _refusal(
+                cluster, group_id, row.error_code, f"{topic.name}-{row.partition_index}"
+            )
+            for topic in answer.topics
+            for row in topic.partitions
+        }
+
+    return await cluster.call(attempt, what="delete committed offsets")
+
+
+async def remove_group_members(
+    cluster: Cluster,
+    group_id: str,
+    members: Sequence[GroupMember] | None = None,
+    *,
+    reason: str = "removed by an administrator",
+) -> dict[str, BrokerRefusal | None]:
+    """Take members (None: all that there are) out of their group; one that runs joins again. Per
+    member id None when it is gone, else why not.
+
+    Raises BrokerRefusal when the group as a whole is refused.
+    """
+
+    async def attempt() -> dict[str, BrokerRefusal | None]:
+        gone = members
+        if gone is None:
+            (described,) = await describe_groups(cluster, [group_id])
+            if described.error is not None:
+                raise described.error
+            gone = described.members
+        if not gone:
+            return {}
+        node = await cluster.coordinator(group_id)
+        if await cluster.version(node, api.LEAVE_GROUP) < _MANY_MEMBERS_FROM:
+            return {
+                member.member_id: await _leave(cluster, node, group_id, member) for member in gone
+            }
+        # A static member is named by its instance: its member id may be another by now.
+        rows = [
+            MemberIdentity(
+                member_id=member.member_id if member.instance_id is None else "",
+                group_instance_id=member.instance_id,
+                reason=reason,
+            )
+            for member in gone
+        ]
+        request = LeaveGroupRequest(group_id=group_id, members=rows)
+        answer = await cluster.request(node, api.LEAVE_GROUP, request)
+        refusal = _refusal(cluster, group_id, answer.error_code)
+        if refusal is not None:
+            raise refusal
+        ids = {member.instance_id: member.member_id for member in gone if member.instance_id}
+        return {
+            row.member_id or ids.get(row.group_instance_id or "", ""): _refusal(
+                cluster, group_id, row.error_code, f"member {row.member_id!r}"
+            )
+            for row in answer.members
+        }
+
+    return await cluster.call(attempt, what="remove members")
+
+
+async def _leave(
+    cluster: Cluster, node: int, group_id: str, member: GroupMember
+) -> BrokerRefusal | None:
+    request = LeaveGroupRequest(group_id=group_id, member_id=member.member_id)
+    answer = await cluster.request(node, api.LEAVE_GROUP, request)
+    return _refusal(cluster, group_id, answer.error_code, f"member {member.member_id!r}")
+
+
+async def _by_coordinator(
+    cluster: Cluster, group_ids: Sequence[str], refused: dict[str, BrokerRefusal | None]
+) -> dict[int, list[str]]:
+    """Node -> groups; those without a coordinator are added to `refused`. One attempt."""
+    by_node: dict[int, list[str]] = {}
+    for group_id, node in (await cluster.coordinators(group_ids)).items():
+        if isinstance(node, BrokerRefusal):
+            refused[group_id] = node
+        else:
+            by_node.setdefault(node, []).append(group_id)
+    return by_node
+
+
+def _refusal(cluster: Cluster, group_id: str, code: int, subject: str = "") -> BrokerRefusal | None:
+    if not code:
+        return None
+    refusal = BrokerRefusal(error_code(code), subject=subject or f"group {group_id!r}")
+    if passes_by_itself(refusal):
+        cluster.forget_coordinator(group_id)
+    return refusal
 
 
 async def committed_offsets(
@@ -177,10 +319,12 @@ async def offsets_at(
 
 
 async def offsets_where_known(
-    cluster: Cluster, wanted: Mapping[TopicPartition, int]
+    cluster: Cluster, wanted: Mapping[TopicPartition, int], *, isolation_level: int = 0
 ) -> dict[TopicPartition, OffsetAtTime]:
     """As `offsets_at`; partitions that are refused (deleted meanwhile, without a leader) are left
     out.
     """
-    found, _refused = await cluster.call(lambda: ask_offsets(cluster, wanted), what="find offsets")
+    found, _refused = await cluster.call(
+        lambda: ask_offsets(cluster, wanted, isolation_level=isolation_level), what="find offsets"
+    )
     return found

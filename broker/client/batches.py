@@ -1,8 +1,8 @@
 """Record batches as they are stored: for who must look at many records and hand out few (search,
 browsing), or at what consumers never see (control records, producers, compression).
 
-Not here: positions, retries, groups. `fetch_batches` is one attempt and never waits for records to
-come; `Cluster.call` repeats it. A batch's records are opened only when asked for.
+Not here: positions, retries (`reading`), groups. `fetch_batches` is one attempt; `Cluster.call`
+repeats it. A batch's records are opened only when asked for.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
+from broker.client.aborted import AbortedRange
 from broker.client.cluster import Cluster
 from broker.client.failure import BrokerRefusal
 from broker.errors import ErrorCode, Refusal, error_code
@@ -107,13 +108,14 @@ class Batch(NamedTuple):
 class FetchedBatches(NamedTuple):
     """A partition's answer. The first batch may begin before the offset asked for; a batch larger
     than `partition_bytes` comes whole. `log_start_offset` and `last_stable_offset` are -1 from a
-    broker too old to say.
+    broker too old to say. `aborted` has the aborted transactions in it, for READ_COMMITTED alone.
     """
 
     log_start_offset: int
     last_stable_offset: int
     high_watermark: int
     content: memoryview
+    aborted: tuple[AbortedRange, ...] = ()
 
     @property
     def size(self) -> int:
@@ -136,9 +138,11 @@ async def fetch_batches(
     partition_bytes: int,
     total_bytes: int,
     isolation_level: int = 0,
+    wait_ms: int = 0,
     purpose: str = "batches",
 ) -> dict[TopicPartition, FetchedBatches | BrokerRefusal]:
-    """What is stored from each position on, one request per leader; or why not, per partition.
+    """What is stored from each position on, one request per leader; or why not, per partition. Each
+    leader waits up to `wait_ms` while it has nothing.
 
     Raises BrokerRefusal, ConnectionLost, TimedOut when a leader is unknown or does not answer.
     """
@@ -160,7 +164,10 @@ async def fetch_batches(
     found: dict[TopicPartition, FetchedBatches | BrokerRefusal] = {}
     for leader, topics in by_leader.items():
         request = FetchRequest(
-            max_wait_ms=0, min_bytes=0, max_bytes=total_bytes, isolation_level=isolation_level
+            max_wait_ms=wait_ms,
+            min_bytes=1 if wait_ms else 0,
+            max_bytes=total_bytes,
+            isolation_level=isolation_level,
         )
         answer = await _ask(cluster, leader, request, topics, purpose)
         names = {cluster.topic_id(name): name for name in topics}
@@ -180,6 +187,10 @@ async def fetch_batches(
                     each.last_stable_offset,
                     each.high_watermark,
                     memoryview(content),
+                    tuple(
+                        AbortedRange(aborted.producer_id, aborted.first_offset)
+                        for aborted in each.aborted_transactions or ()
+                    ),
                 )
     return found
 
@@ -209,6 +220,7 @@ async def _ask(
         api.FETCH,
         request,
         purpose=purpose,
+        timeout_ms=request.max_wait_ms,
         max_version=None
         if has_ids and version > NAMED_TOPICS_VERSION_MAX
         else NAMED_TOPICS_VERSION_MAX,

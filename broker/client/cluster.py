@@ -167,6 +167,10 @@ class Cluster:
         link = await self._link(node_id, purpose)
         return choose_version(link.ranges, api_key, None)
 
+    async def api_ranges(self, node_id: int) -> ApiRanges:
+        """What that broker (ANY_NODE: whichever is connected) offers. Raises as `request`."""
+        return dict((await self._link(node_id, "")).ranges)
+
     async def send(self, node_id: int, api_key: int, message: Any, *, purpose: str = "") -> None:
         """As `request`, for what gets no answer."""
         link = await self._link(node_id, purpose)
@@ -290,6 +294,10 @@ class Cluster:
         if self.controller_id not in self.nodes:
             await self.refresh([])
         return self.controller_id if self.controller_id in self.nodes else ANY_NODE
+
+    def forget_controller(self) -> None:
+        """The controller proved to be another node: ask again before the next use."""
+        self.controller_id = ANY_NODE
 
     def _keep(self, answer: MetadataResponse, *, is_complete: bool) -> None:
         self.nodes = {

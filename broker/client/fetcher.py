@@ -12,12 +12,13 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from broker.client.aborted import AbortedFilter, AbortedRange
 from broker.client.cluster import Cluster
 from broker.client.failure import BrokerRefusal, ClientError
 from broker.client.offsets import EARLIEST, LATEST, list_offsets
 from broker.errors import ErrorCode, Refusal, error_code
 from broker.model import NO_TOPIC_ID, TopicPartition
-from broker.records.batch import is_control, is_intact, read_header
+from broker.records.batch import is_intact, read_header
 from broker.records.iterate import iterate_batches, iterate_records
 from broker.wire import api
 from broker.wire.messages.fetch import (
@@ -53,7 +54,6 @@ class Fetcher:
         self._isolation_level = isolation_level
         self._purpose = cluster.new_purpose("fetch")
         self._positions: dict[TopicPartition, int] = {}
-        self._high_watermarks: dict[TopicPartition, int] = {}
         self._turn = 0
         self._pause_ms: float = 0
 
@@ -62,15 +62,9 @@ class Fetcher:
         """Per assigned partition the next offset to be handed out."""
         return self._positions
 
-    @property
-    def high_watermarks(self) -> Mapping[TopicPartition, int]:
-        """As of the last answer."""
-        return self._high_watermarks
-
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
         """Read these partitions, from these offsets, and no others."""
         self._positions = dict(positions)
-        self._high_watermarks.clear()
 
     def seek(self, where: TopicPartition, offset: int) -> None:
         """Go on from `offset`; the partition is assigned."""
@@ -213,7 +207,6 @@ class Fetcher:
                 self._cluster.forget_topic(where.topic)
                 failure = BrokerRefusal(code, subject=str(where))
             else:
-                self._high_watermarks[where] = data.high_watermark
                 moved[where] = self._open(where, asked[where], data, records)
         self._positions.update(moved)
         if out_of_range:
@@ -236,6 +229,10 @@ class Fetcher:
         if content is None or not len(content):
             return position
         assert isinstance(content, memoryview), "decoded records are a view"
+        aborted = AbortedFilter(
+            AbortedRange(row.producer_id, row.first_offset)
+            for row in data.aborted_transactions or ()
+        )
         try:
             for batch in iterate_batches(content):
                 header = read_header(batch)
@@ -244,7 +241,7 @@ class Fetcher:
                     continue
                 if not is_intact(batch):
                     raise BrokerRefusal(ErrorCode.CORRUPT_MESSAGE, subject=str(where))
-                if not is_control(header.attributes):
+                if not aborted.leaves_out(header, batch):
                     records.extend(
                         ConsumedRecord(where.topic, where.partition, *record)
                         for record in iterate_records(batch)

@@ -15,6 +15,57 @@ from broker.wire.schema import decoder
 ApiRanges = dict[int, tuple[int, int]]
 """API key -> (lowest, highest) version that the broker answers."""
 
+API_NAMES: Final = {
+    24: "AddPartitionsToTxn",
+    25: "AddOffsetsToTxn",
+    26: "EndTxn",
+    27: "WriteTxnMarkers",
+    28: "TxnOffsetCommit",
+    29: "DescribeAcls",
+    30: "CreateAcls",
+    31: "DeleteAcls",
+    33: "AlterConfigs",
+    34: "AlterReplicaLogDirs",
+    36: "SaslAuthenticate",
+    38: "CreateDelegationToken",
+    39: "RenewDelegationToken",
+    40: "ExpireDelegationToken",
+    41: "DescribeDelegationToken",
+    45: "AlterPartitionReassignments",
+    48: "DescribeClientQuotas",
+    49: "AlterClientQuotas",
+    50: "DescribeUserScramCredentials",
+    51: "AlterUserScramCredentials",
+    55: "DescribeQuorum",
+    57: "UpdateFeatures",
+    64: "UnregisterBroker",
+    65: "DescribeTransactions",
+    66: "ListTransactions",
+    68: "ConsumerGroupHeartbeat",
+    69: "ConsumerGroupDescribe",
+    71: "GetTelemetrySubscriptions",
+    72: "PushTelemetry",
+    76: "ShareGroupHeartbeat",
+    77: "ShareGroupDescribe",
+    78: "ShareFetch",
+    79: "ShareAcknowledge",
+    80: "AddRaftVoter",
+    81: "RemoveRaftVoter",
+    83: "InitializeShareGroupState",
+    84: "ReadShareGroupState",
+    85: "WriteShareGroupState",
+    86: "DeleteShareGroupState",
+    87: "ReadShareGroupStateSummary",
+    88: "StreamsGroupHeartbeat",
+    89: "StreamsGroupDescribe",
+    90: "DescribeShareGroupOffsets",
+    91: "AlterShareGroupOffsets",
+    92: "DeleteShareGroupOffsets",
+    93: "StreamsGroupTopologyDescriptionUpdate",
+    94: "UnregisterController",
+}
+"""Names of APIs that this client does not speak, for those who list what a broker offers."""
+
 SOFTWARE_NAME: Final = "hermesmq"
 SOFTWARE_VERSION: Final = "0.1.0"
 _CORRELATION_ID_BYTES: Final = 4
@@ -73,3 +124,15 @@ def choose_version(ranges: ApiRanges, api_key: int, max_version: int | None) -> 
         msg = f"{ours.name}: the broker {have}, this client {ours.codec_from} to {ours.max_version}"
         raise Unsupported(msg)
     return version
+
+
+def common_version(ranges: ApiRanges, api_key: int) -> int | None:
+    """The version that `choose_version` would choose, None when there is none or the API is
+    unknown here.
+    """
+    if api_key not in APIS:
+        return None
+    try:
+        return choose_version(ranges, api_key, None)
+    except Unsupported:
+        return None

@@ -38,6 +38,10 @@ from broker.wire.messages.offset_fetch import (
 LATEST: Final = -1
 EARLIEST: Final = -2
 NEWEST_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+"""The first offset on the broker's own disks (KIP-405); ListOffsets 8."""
+LATEST_TIERED: Final = -5
+"""The last offset in remote storage (KIP-1005), -1 without one; ListOffsets 9."""
 
 _MANY_GROUPS_FROM: Final = 8
 _COORDINATOR_ERRORS: Final = frozenset(

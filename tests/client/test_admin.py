@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from broker.client import admin, admin_groups
-from broker.client.admin import ConfigEntry, NewTopic
+from broker.client import admin, admin_configs, admin_groups
+from broker.client.admin import NewTopic
+from broker.client.admin_configs import ConfigEntry
 from broker.client.blocking import BlockingClient
 from broker.client.cluster import Cluster, parse_address
 from broker.client.consumer import Consumer
@@ -65,25 +66,25 @@ async def test_settings_are_read_and_changed(cluster: Cluster, name: str) -> Non
 
     async def retention() -> str | None:
         nonlocal entry
-        entry = (await admin.describe_topic_configs(cluster, [name]))[name]["retention.ms"]
+        entry = (await admin_configs.describe_topic_configs(cluster, [name]))[name]["retention.ms"]
         return entry.value
 
     entry: ConfigEntry | None = None
-    await admin.alter_topic_config(cluster, name, {"retention.ms": "3600000"})
+    await admin_configs.alter_topic_config(cluster, name, {"retention.ms": "3600000"})
     await eventually(retention, "3600000")
     assert entry is not None
     assert not entry.is_default
     assert entry.documentation
-    await admin.alter_topic_config(cluster, name, {"retention.ms": None})
+    await admin_configs.alter_topic_config(cluster, name, {"retention.ms": None})
     await eventually(retention, "604800000")
     with pytest.raises(BrokerRefusal) as caught:
-        await admin.alter_topic_config(cluster, name, {"retention.ms": "soon"})
+        await admin_configs.alter_topic_config(cluster, name, {"retention.ms": "soon"})
     assert caught.value.code is ErrorCode.INVALID_CONFIG
     description = await admin.describe_cluster(cluster)
     (node,) = description.nodes
     assert description.controller_id == node.node_id
     assert len(description.cluster_id) == 22
-    assert "log.retention.ms" in await admin.describe_broker_configs(cluster, node.node_id)
+    assert "log.retention.ms" in await admin_configs.describe_broker_configs(cluster, node.node_id)
 
 
 async def test_offsets_by_time(cluster: Cluster, name: str) -> None:
