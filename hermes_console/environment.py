@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -46,6 +47,7 @@ class Environment:
     trusted_origins: tuple[str, ...]
     is_secure: bool
     secret_key: str | None
+    trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
 
     @property
     def is_embedded(self) -> bool:
@@ -80,6 +82,9 @@ def read_environment(variables: Mapping[str, str], working_directory: Path) -> E
         trusted_origins=_split(variables.get("HERMES_TRUSTED_ORIGINS") or ""),
         is_secure=parse_flag("HERMES_SECURE", variables.get("HERMES_SECURE") or "0"),
         secret_key=variables.get("HERMES_SECRET_KEY") or None,
+        trusted_proxies=parse_networks(
+            "HERMES_TRUSTED_PROXIES", variables.get("HERMES_TRUSTED_PROXIES") or ""
+        ),
     )
 
 
@@ -133,6 +138,17 @@ def parse_flag(name: str, text: str) -> bool:
     if lowered in {"0", "false", "no"}:
         return False
     raise BadEnvironment(f"{name} is {text!r}; expected 1 or 0")
+
+
+def parse_networks(name: str, text: str) -> tuple[IPv4Network | IPv6Network, ...]:
+    """Networks or single addresses, joined by commas. Raises BadEnvironment."""
+    try:
+        return tuple(ip_network(part) for part in _split(text))
+    except ValueError as error:
+        raise BadEnvironment(
+            f"{name} is {text!r} ({error}); expected addresses or networks such as "
+            "10.0.0.0/8,192.168.1.5, joined by commas"
+        ) from error
 
 
 def _split(text: str) -> tuple[str, ...]:

@@ -27,6 +27,10 @@ ICONS: Final[dict[str, str]] = {
         '<circle cx="12.5" cy="12" r="1.75"/>'
         '<path d="M7.2 5.1 4.3 10.4M8.8 5.1l2.9 5.3M5.3 12h5.4"/>'
     ),
+    "copy": (
+        '<rect x="5.5" y="5.5" width="8" height="8" rx="1"/>'
+        '<path d="M10.5 5.5v-2a1 1 0 0 0-1-1h-6a1 1 0 0 0-1 1v6a1 1 0 0 0 1 1h2"/>'
+    ),
     "down": '<path d="M8 3v10M4 9l4 4 4-4"/>',
     "empty": (
         '<path d="M2.5 9 4.3 3.5h7.4L13.5 9v3.5h-11z"/><path d="M2.5 9h3.3l.9 1.5h2.6l.9-1.5h3.3"/>'

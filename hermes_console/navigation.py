@@ -43,8 +43,8 @@ def navigation(request: HttpRequest) -> dict[str, object]:
     return {
         "pages": PAGES,
         "open_page": match.app_name if match else "",
-        "menu_cluster": _menu_cluster(match.kwargs.get("cluster"))
-        if match and is_signed_in
+        "menu_cluster": _menu_cluster(match.kwargs.get("cluster") if match else None)
+        if is_signed_in
         else None,
     }
 

@@ -39,6 +39,8 @@ INSTALLED_APPS: list[str] = [
     "rest_framework",
     "hermes_console",
     "hermes_console.accounts",
+    "hermes_console.api",
+    "hermes_console.audit",
     "hermes_console.samples",
     "hermes_console.undo",
     "tenants",
@@ -47,6 +49,7 @@ INSTALLED_APPS: list[str] = [
 # Whoever is not signed in is refused by LoginRequiredMiddleware; a public view says so with
 # @login_not_required.
 MIDDLEWARE: list[str] = [
+    "hermes_console.middleware.RequestId",
     "django_prometheus.middleware.PrometheusBeforeMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -56,10 +59,12 @@ MIDDLEWARE: list[str] = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "hermes_console.middleware.NotedSessions",
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "hermes_console.zone.PageTimeZone",
     "django_prometheus.middleware.PrometheusAfterMiddleware",
 ]
 
@@ -77,6 +82,7 @@ TEMPLATES: list[dict[str, Any]] = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "hermes_console.navigation.navigation",
+                "hermes_console.zone.times_context",
             ],
             "builtins": ["hermes_console.templatetags.hermes"],
         },
@@ -119,7 +125,12 @@ CHANNEL_LAYERS: dict[str, Any] = {
 }
 
 AUTH_USER_MODEL = "accounts.User"
-PASSWORD_HASHERS = ["django.contrib.auth.hashers.Argon2PasswordHasher"]
+# New passwords are hashed by the first; a hash of another kind is read once and then replaced.
+PASSWORD_HASHERS = [
+    "django.contrib.auth.hashers.Argon2PasswordHasher",
+    "django.contrib.auth.hashers.PBKDF2PasswordHasher",
+    "django.contrib.auth.hashers.ScryptPasswordHasher",
+]
 AUTH_PASSWORD_VALIDATORS: list[dict[str, Any]] = [
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
     {
@@ -144,7 +155,7 @@ SESSION_COOKIE_SECURE = ENVIRONMENT.is_secure
 CSRF_COOKIE_HTTPONLY = True
 CSRF_COOKIE_SAMESITE = "Lax"
 CSRF_COOKIE_SECURE = ENVIRONMENT.is_secure
-CSRF_FAILURE_VIEW = "hermes_console.errors.csrf_failure"
+CSRF_FAILURE_VIEW = "hermes_console.error_pages.csrf_failure"
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
@@ -183,7 +194,11 @@ WHITENOISE_AUTOREFRESH = False
 WHITENOISE_MAX_AGE = 3600
 
 REST_FRAMEWORK: dict[str, Any] = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["rest_framework.authentication.SessionAuthentication"],
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "hermes_console.api.authentication.BearerToken",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_THROTTLE_CLASSES": ["hermes_console.api.throttle.PerCaller"],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],

@@ -6,23 +6,25 @@ from __future__ import annotations
 
 from django.urls import include, path, register_converter
 
-from hermes_console import health
+from hermes_console import health, palette, zone
 from hermes_console.addresses import home
 from hermes_console.names import NameConverter
 from hermes_console.navigation import PAGES
 
 register_converter(NameConverter, "name")
 
-handler400 = "hermes_console.errors.bad_request"
-handler403 = "hermes_console.errors.forbidden"
-handler404 = "hermes_console.errors.not_found"
-handler500 = "hermes_console.errors.server_error"
+handler400 = "hermes_console.error_pages.bad_request"
+handler403 = "hermes_console.error_pages.forbidden"
+handler404 = "hermes_console.error_pages.not_found"
+handler500 = "hermes_console.error_pages.server_error"
 
 urlpatterns = [
     path("", home, name="home"),
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
     path("metrics", health.metrics, name="metrics"),
+    path("times", zone.times, name="times"),
+    path("palette", palette.palette, name="palette"),
     path("accounts/", include("hermes_console.accounts.urls")),
     path("api/", include("hermes_console.api.urls")),
     *(path(f"clusters/<slug:cluster>/{page.path}", include(page.urls)) for page in PAGES),

@@ -18,6 +18,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from hermes_console.accounts.models import SignInLink, User
+from hermes_console.accounts.rights import Role
 
 FIRST_ADMINISTRATOR: Final = "admin"
 LIFETIME: Final = timedelta(minutes=15)
@@ -26,16 +27,24 @@ SALT: Final = "hermes.sign-in-link"
 
 
 def first_administrator() -> User:
-    """The administrator that links sign in: made without a password when there is no active one
-    yet.
-    """
-    user = User.objects.filter(is_superuser=True, is_active=True).order_by("pk").first()
+    """The operator that links sign in: made without a password when there is no open one."""
+    user = User.objects.filter(role=Role.OPERATOR, is_active=True).order_by("pk").first()
     if user is not None:
         return user
-    user = User(username=FIRST_ADMINISTRATOR, is_superuser=True, is_staff=True)
+    user = User(username=_free_name(), role=Role.OPERATOR)
     user.set_unusable_password()
     user.save()
     return user
+
+
+def _free_name() -> str:
+    """`admin`, or `admin-2`… when somebody else has that name."""
+    taken = set(User.objects.values_list("username", flat=True))
+    names = (
+        FIRST_ADMINISTRATOR if n == 1 else f"{FIRST_ADMINISTRATOR}-{n}"
+        for n in range(1, len(taken) + 2)
+    )
+    return next(name for name in names if name not in taken)
 
 
 def create_link(user: User) -> str:

@@ -13,4 +13,5 @@ urlpatterns = [
     path("sign-out", views.sign_out, name="sign_out"),
     path("link/<str:token>", views.sign_in_link, name="link"),
     path("password", views.choose_password, name="password"),
+    path("profile", views.profile, name="profile"),
 ]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from django.conf import settings
 from django.contrib import messages
-from django.contrib.auth import login, logout, update_session_auth_hash
+from django.contrib.auth import logout, update_session_auth_hash
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.forms import SetPasswordForm
 from django.contrib.auth.views import LoginView
@@ -15,13 +15,12 @@ from django.shortcuts import redirect, render
 from django.utils.decorators import method_decorator
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from hermes_console.accounts.forms import SignInForm
 from hermes_console.accounts.links import is_usable, use_link
 from hermes_console.accounts.models import User
-
-BACKEND = "django.contrib.auth.backends.ModelBackend"
+from hermes_console.accounts.sessions import begin_session, sessions_of
 
 
 @method_decorator(login_not_required, name="dispatch")
@@ -49,11 +48,19 @@ def sign_in_link(request: HttpRequest, token: str) -> HttpResponse:
     if request.method == "POST":
         user = use_link(token)
         if user is not None:
-            login(request, user, backend=BACKEND)
+            begin_session(request, user)
             return redirect(settings.LOGIN_REDIRECT_URL)
     elif is_usable(token):
         return render(request, "accounts/link.html")
     return render(request, "accounts/link_gone.html", status=410)
+
+
+@require_safe
+def profile(request: HttpRequest) -> HttpResponse:
+    """The own account: role, sessions, tokens."""
+    assert isinstance(request.user, User), "LoginRequiredMiddleware lets nobody else through"
+    context = {"sessions": sessions_of(request.user), "tokens": request.user.tokens.all()}
+    return render(request, "accounts/profile.html", context)
 
 
 @sensitive_post_parameters()

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 
 from django import template
+from django.template import Context
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from hermes_console import words
+from hermes_console.curl import curl
 from hermes_console.icons import ICONS
 from hermes_console.samples.read import LagPoint
 from hermes_console.samples.snapshot import Verdict
 
 DAY_S: Final = 86_400
+TIME_FORMS: Final = {
+    "clock": "%H:%M:%S",
+    "minute": "%Y-%m-%d %H:%M",
+    "full": "%Y-%m-%d %H:%M:%S %Z",
+}
 SPARKLINE_WIDTH: Final = 120
 SPARKLINE_HEIGHT: Final = 26
 VERDICT_WORDS: Final = {
@@ -32,6 +39,7 @@ register = template.Library()
 register.filter("number", words.number)
 register.filter("rate", words.rate)
 register.filter("signed_rate", words.signed_rate)
+register.filter("signed_number", words.signed_number)
 register.filter("size", words.size)
 register.filter("duration", words.duration)
 
@@ -58,9 +66,43 @@ def verdict(value: Verdict) -> SafeString:
 
 
 @register.filter
-def clock(at_ms: int) -> str:
+def clock(at_ms: int) -> SafeString:
     """The time of day in the page's time zone."""
-    return words.clock(at_ms, timezone.get_current_timezone())
+    return _time(datetime.fromtimestamp(at_ms / 1000, UTC), "clock")
+
+
+@register.simple_tag
+def when(at: datetime | int | None) -> SafeString:
+    """Date and time of a datetime or of milliseconds since 1970, in the page's time zone, which it
+    names; as `3 min ago` for who prefers that.
+    """
+    if at is None:
+        return format_html('<span class="quiet">{}</span>', "never")
+    moment_ = datetime.fromtimestamp(at / 1000, UTC) if isinstance(at, int) else at
+    return _time(moment_, "full")
+
+
+def _time(at: datetime, form: str) -> SafeString:
+    """`data-time` tells the page's script how to write it, in the reader's zone, when it is live."""
+    local = at.astimezone(timezone.get_current_timezone())
+    return format_html(
+        '<time datetime="{}" data-time="{}">{}</time>',
+        at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        form,
+        local.strftime(TIME_FORMS[form]).strip(),
+    )
+
+
+@register.inclusion_tag("layout/api_call.html", takes_context=True)
+def api_call(
+    context: Context, method: str, path: str, body: str = "", *, if_match: bool = False
+) -> dict[str, object]:
+    """The page's call of the admin API as a line for a shell. `body` is JSON; `if_match` says that
+    the call wants the ETag of its GET.
+    """
+    request = context.get("request")
+    address = request.build_absolute_uri(path) if request is not None else path
+    return {"call": curl(method, address, body, with_if_match=if_match), "method": method}
 
 
 @register.simple_tag
@@ -98,7 +140,7 @@ def sparkline(points: Sequence[LagPoint], since_s: int, until_s: int) -> SafeStr
 
 
 @register.filter
-def moment(at_s: int, span_seconds: int) -> str:
+def moment(at_s: int, span_seconds: int) -> SafeString:
     """The time of day of a point, with the date when the span is longer than a day."""
-    at = datetime.fromtimestamp(at_s, timezone.get_current_timezone())
-    return at.strftime("%Y-%m-%d %H:%M" if span_seconds > DAY_S else "%H:%M:%S")
+    at = datetime.fromtimestamp(at_s, UTC)
+    return _time(at, "minute" if span_seconds > DAY_S else "clock")

@@ -11,6 +11,7 @@ from django.db import connections
 from django.test import Client
 
 from hermes_console.accounts.models import User
+from hermes_console.accounts.rights import Role
 from hermes_console.clusters import Cluster
 from hermes_console.samples import read
 from hermes_console.samples.snapshot import (
@@ -52,8 +53,13 @@ def cluster(db: None) -> Cluster:
 
 @pytest.fixture
 def user(db: None) -> User:
-    """An administrator without a password: hashing one takes a second of every test."""
-    return User.objects.create(username="admin", is_superuser=True, password="!")
+    """An operator without a password: hashing one takes a second of every test."""
+    return User.objects.create(username="admin", role=Role.OPERATOR, password="!")
+
+
+@pytest.fixture
+def viewer(db: None) -> User:
+    return User.objects.create(username="vera", role=Role.VIEWER, password="!")
 
 
 @pytest.fixture

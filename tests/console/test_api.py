@@ -24,9 +24,9 @@ Store = Callable[..., ClusterSnapshot]
 
 def test_whoever_is_not_signed_in_gets_a_problem(client: Client, cluster: Cluster) -> None:
     answer = client.get(GROUPS)
-    assert answer.status_code == 403
+    assert answer.status_code == 401
     assert answer["Content-Type"] == "application/problem+json"
-    assert answer.json()["status"] == 403
+    assert answer.json()["status"] == 401
 
 
 def test_numbers_of_64_bits_are_text_and_unknown_is_null(

@@ -41,7 +41,7 @@ def test_every_address_but_the_public_ones_asks_for_signing_in(
         if name in PUBLIC:
             assert status in {200, 410}, name
         else:
-            assert status in {302, 403}, name
+            assert status in {302, 401}, name
 
 
 def get_resolver_entry(name: str) -> tuple[str, list[tuple[str, list[str]]]]:

@@ -1,0 +1,52 @@
+"""Clients of clusters: one per process and cluster, shared by all requests, replaced when the
+cluster's address changes, closed when it is removed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import Final
+
+from broker.client.blocking import BlockingClient
+from hermes_console.clusters import CLUSTERS_MAX, Cluster
+
+CALL_MS_MAX: Final = 10_000
+CLIENT_ID: Final = "hermes-console"
+
+_clients: OrderedDict[tuple[int, str], BlockingClient] = OrderedDict()
+_lock = threading.Lock()
+
+
+def client_for(cluster: Cluster) -> BlockingClient:
+    """The process's client of `cluster`. Each call on it ends within CALL_MS_MAX, by a result or a
+    ClientError. Do not close it.
+    """
+    key = (cluster.pk, cluster.bootstrap_address)
+    stale: list[BlockingClient] = []
+    with _lock:
+        client = _clients.get(key)
+        if client is None:
+            outdated = [one for one in _clients if one[0] == cluster.pk]
+            stale.extend(_clients.pop(one) for one in outdated)
+            client = _clients[key] = new_client(cluster.bootstrap_address)
+            while len(_clients) > CLUSTERS_MAX:
+                stale.append(_clients.popitem(last=False)[1])
+        else:
+            _clients.move_to_end(key)
+    for one in stale:
+        one.close()
+    return client
+
+
+def new_client(bootstrap_address: str, *, timeout_ms: int = CALL_MS_MAX) -> BlockingClient:
+    """A client of one's own, to be closed by the caller."""
+    return BlockingClient(bootstrap_address, client_id=CLIENT_ID, timeout_ms=timeout_ms)
+
+
+def forget(cluster: Cluster) -> None:
+    """Close the clients of a cluster that is removed."""
+    with _lock:
+        gone = [_clients.pop(key) for key in list(_clients) if key[0] == cluster.pk]
+    for client in gone:
+        client.close()
