@@ -18,6 +18,7 @@ from broker.server.handlers.delete_topics import handle_delete_topics
 from broker.server.handlers.describe_cluster import handle_describe_cluster
 from broker.server.handlers.describe_configs import handle_describe_configs
 from broker.server.handlers.describe_groups import handle_describe_groups
+from broker.server.handlers.describe_log_dirs import handle_describe_log_dirs
 from broker.server.handlers.fetch import handle_fetch
 from broker.server.handlers.find_coordinator import handle_find_coordinator
 from broker.server.handlers.heartbeat import handle_heartbeat
@@ -78,6 +79,7 @@ HANDLERS: Final = (
     Handler(apis.INIT_PRODUCER_ID, handle_init_producer_id, Kind.TASK),
     Handler(apis.OFFSET_FOR_LEADER_EPOCH, handle_offset_for_leader_epoch, Kind.REPLY),
     Handler(apis.DESCRIBE_CONFIGS, handle_describe_configs, Kind.TASK),
+    Handler(apis.DESCRIBE_LOG_DIRS, handle_describe_log_dirs, Kind.TASK),
     Handler(apis.CREATE_PARTITIONS, handle_create_partitions, Kind.TASK),
     Handler(apis.DELETE_GROUPS, handle_delete_groups, Kind.REPLY),
     Handler(apis.INCREMENTAL_ALTER_CONFIGS, handle_incremental_alter_configs, Kind.TASK),

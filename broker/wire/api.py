@@ -19,6 +19,7 @@ from broker.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopics
 from broker.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from broker.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from broker.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from broker.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from broker.wire.messages.fetch import FetchRequest, FetchResponse
 from broker.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from broker.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -146,6 +147,7 @@ _TABLE: Final = (
     _api("InitProducerId", InitProducerIdRequest, InitProducerIdResponse),
     _api("OffsetForLeaderEpoch", OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse),
     _api("DescribeConfigs", DescribeConfigsRequest, DescribeConfigsResponse),
+    _api("DescribeLogDirs", DescribeLogDirsRequest, DescribeLogDirsResponse),
     _api("CreatePartitions", CreatePartitionsRequest, CreatePartitionsResponse),
     _api("DeleteGroups", DeleteGroupsRequest, DeleteGroupsResponse),
     _api(

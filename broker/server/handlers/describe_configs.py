@@ -60,7 +60,7 @@ async def handle_describe_configs(
     count_errors(broker, "DescribeConfigs", [result.error_code for result in results])
     response = DescribeConfigsResponse(results=results)
     return await encode_sliced(
-        DESCRIBE_CONFIGS, context.api_version, response, "results", RESOURCES_PER_STEP
+        DESCRIBE_CONFIGS, context.api_version, response, ["results"], RESOURCES_PER_STEP
     )
 
 
