@@ -30,6 +30,7 @@ from broker.server.handlers.list_groups import handle_list_groups
 from broker.server.handlers.list_offsets import handle_list_offsets
 from broker.server.handlers.metadata import handle_metadata
 from broker.server.handlers.offset_commit import handle_offset_commit
+from broker.server.handlers.offset_delete import handle_offset_delete
 from broker.server.handlers.offset_fetch import handle_offset_fetch
 from broker.server.handlers.offset_for_leader_epoch import handle_offset_for_leader_epoch
 from broker.server.handlers.produce import handle_produce
@@ -83,5 +84,6 @@ HANDLERS: Final = (
     Handler(apis.CREATE_PARTITIONS, handle_create_partitions, Kind.TASK),
     Handler(apis.DELETE_GROUPS, handle_delete_groups, Kind.REPLY),
     Handler(apis.INCREMENTAL_ALTER_CONFIGS, handle_incremental_alter_configs, Kind.TASK),
+    Handler(apis.OFFSET_DELETE, handle_offset_delete, Kind.REPLY),
     Handler(apis.DESCRIBE_CLUSTER, handle_describe_cluster, Kind.REPLY),
 )

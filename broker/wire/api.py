@@ -34,6 +34,7 @@ from broker.wire.messages.list_groups import ListGroupsRequest, ListGroupsRespon
 from broker.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from broker.wire.messages.metadata import MetadataRequest, MetadataResponse
 from broker.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from broker.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from broker.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from broker.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -153,6 +154,7 @@ _TABLE: Final = (
     _api(
         "IncrementalAlterConfigs", IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
     ),
+    _api("OffsetDelete", OffsetDeleteRequest, OffsetDeleteResponse),
     _api("DescribeCluster", DescribeClusterRequest, DescribeClusterResponse),
 )
 

@@ -1,5 +1,5 @@
 """What is forgotten: expired offsets, offsets of deleted topics, groups with nothing left, deleted
-groups.
+groups, single offsets that somebody wants deleted.
 
 Offsets age from the moment when their group became Empty, or from their own commit when the group
 never had members or no longer subscribes to the topic (KIP-211). A group that has members keeps
@@ -8,8 +8,10 @@ what it subscribes to for ever.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from broker.coordinators.group.classic import ClassicGroup, GroupState
-from broker.coordinators.group.effects import Moment
+from broker.coordinators.group.effects import Decision, Moment
 from broker.coordinators.group.offsets import FindTopic, is_of_topic
 from broker.coordinators.group.records import (
     GroupRemoved,
@@ -20,6 +22,14 @@ from broker.coordinators.group.records import (
 from broker.coordinators.group.stored import StoredGroups
 from broker.coordinators.group.subscription import subscribed_topics
 from broker.errors import ErrorCode
+from broker.model import TopicPartition
+from broker.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
 
 
 def decide_expiry(
@@ -61,6 +71,66 @@ def decide_deletion(
     if group_id in stored.generations:
         records.append(GroupRemoved(group_id))
     return records, ErrorCode.NONE
+
+
+def decide_offset_deletion(
+    stored: StoredGroups,
+    group: ClassicGroup | None,
+    request: OffsetDeleteRequest,
+    find_topic: FindTopic,
+) -> Decision:
+    """OffsetDelete (KIP-496): commits of topics that no member subscribes to.
+
+    | group                           | answer                                             |
+    |---------------------------------|----------------------------------------------------|
+    | unknown                         | GROUP_ID_NOT_FOUND                                 |
+    | members that are no consumers   | NON_EMPTY_GROUP: nobody knows what they read       |
+    | consumers                       | per topic: done, or GROUP_SUBSCRIBED_TO_TOPIC      |
+    | Empty                           | done, also where there is no commit                |
+    """
+    if group is None:
+        return Decision([], OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND))
+    if group.members and group.protocol_type != "consumer":
+        return Decision([], OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP))
+    commits = stored.offsets.get(request.group_id, {})
+    removed: dict[TopicPartition, Record] = {}
+    topics: list[OffsetDeleteResponseTopic] = []
+    for topic in request.topics:
+        answers = []
+        for partition, code in _deletable(group, topic, find_topic(topic.name)):
+            answers.append(
+                OffsetDeleteResponsePartition(partition_index=partition, error_code=code)
+            )
+            place = TopicPartition(topic.name, partition)
+            if code is ErrorCode.NONE and place in commits:
+                removed[place] = _removal(commits[place])
+        topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
+    return Decision(list(removed.values()), OffsetDeleteResponse(topics=topics))
+
+
+def _deletable(
+    group: ClassicGroup, topic: OffsetDeleteRequestTopic, found: tuple[bytes, int] | None
+) -> Iterator[tuple[int, ErrorCode]]:
+    """Each partition asked for, and whether its commit may go."""
+    partition_count = found[1] if found is not None else 0
+    is_subscribed = _is_subscribed(group, topic.name)
+    for partition in topic.partitions:
+        code = ErrorCode.NONE
+        if not 0 <= partition.partition_index < partition_count:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        elif is_subscribed:
+            code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+        yield partition.partition_index, code
+
+
+def _is_subscribed(group: ClassicGroup, topic: str) -> bool:
+    """Whether a member may read the topic; one that cannot be understood may read any."""
+    for member in group.members.values():
+        for _, metadata in member.protocols:
+            topics = subscribed_topics(metadata)
+            if topics is None or topic in topics:
+                return True
+    return False
 
 
 def _protected_topics(group: ClassicGroup) -> frozenset[str] | None:

@@ -16,7 +16,7 @@ from typing import Final
 from broker.coordinators.group import expiry, join, leave, offsets, rebalance, sync
 from broker.coordinators.group.classic import ClassicGroup, GroupState, group_from_stored
 from broker.coordinators.group.describe import describe_group, list_groups
-from broker.coordinators.group.effects import Append, Caller, Effect, Moment, Reply
+from broker.coordinators.group.effects import Append, Caller, Effect, Moment, Reply, ReplyTo
 from broker.coordinators.group.offsets import FetchedTopics, FindTopic
 from broker.coordinators.group.records import OffsetCommitted, Record
 from broker.coordinators.group.stored import StoredGroups
@@ -27,6 +27,7 @@ from broker.wire.messages.join_group import JoinGroupRequest
 from broker.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from broker.wire.messages.list_groups import ListedGroup, ListGroupsRequest
 from broker.wire.messages.offset_commit import OffsetCommitRequest
+from broker.wire.messages.offset_delete import OffsetDeleteRequest
 from broker.wire.messages.sync_group import SyncGroupRequest
 
 STALE_TIMERS_FACTOR: Final = 2
@@ -191,6 +192,14 @@ class GroupShard:
         group = self.groups.get(group_id)
         records, code = expiry.decide_deletion(self.stored, group, group_id)
         return self._finish(group, [Append(record) for record in records]), code
+
+    def on_offset_delete(
+        self, request: OffsetDeleteRequest, find_topic: FindTopic, reply_to: ReplyTo
+    ) -> list[Effect]:
+        group = self.groups.get(request.group_id)
+        decision = expiry.decide_offset_deletion(self.stored, group, request, find_topic)
+        effects: list[Effect] = [Append(record) for record in decision.records]
+        return self._finish(group, [*effects, Reply(reply_to, decision.response)])
 
     def on_expiry(self, group_id: str, find_topic: FindTopic, moment: Moment) -> list[Effect]:
         """The periodic look at one group."""
