@@ -17,6 +17,14 @@ def number(value: int | None) -> str:
     return UNKNOWN if value is None else f"{value:,}"
 
 
+def signed_number(value: int | None) -> str:
+    """`+1,234`, `−5`, `±0`."""
+    if value is None:
+        return UNKNOWN
+    sign = "±" if value == 0 else "+" if value > 0 else "−"
+    return f"{sign}{abs(value):,}"
+
+
 def count(value: int, noun: str) -> str:
     """`1 message`, `1,234 messages`."""
     return f"{value:,} {noun}" if value == 1 else f"{value:,} {noun}s"

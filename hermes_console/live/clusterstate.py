@@ -7,10 +7,11 @@ the next look.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from hermes_console.live.blockers import Rebalances, find_blockers
 from hermes_console.live.endhistory import EndHistory
 from hermes_console.live.groupjudge import judge_group
 from hermes_console.live.observation import (
@@ -58,8 +59,13 @@ class ClusterState:
         self._forget(observed)
         for partition, offsets in observed.offsets.items():
             self._ends.setdefault(partition, EndHistory()).add(observed.at_ms, offsets.end)
+        by_topic: dict[str, list[TopicPartition]] = {}
+        for partition in observed.offsets:
+            by_topic.setdefault(partition.topic, []).append(partition)
         details = [
-            self._groups.setdefault(group.name, GroupState()).absorb(group, observed, self._ends)
+            self._groups.setdefault(group.name, GroupState()).absorb(
+                group, observed, self._ends, by_topic
+            )
             for group in observed.groups
         ]
         self._snapshot = ClusterSnapshot(
@@ -129,6 +135,7 @@ class GroupState:
     def __init__(self) -> None:
         self._progress: dict[TopicPartition, Progress] = {}
         self._trend = Trend()
+        self._rebalances = Rebalances()
         self._stalled_after_ms = STALLED_AFTER_MS
 
     def forget_topics(self, topics: set[str]) -> None:
@@ -140,7 +147,9 @@ class GroupState:
         group: GroupObserved,
         observed: ClusterObserved,
         ends: Mapping[TopicPartition, EndHistory],
+        by_topic: Mapping[str, Sequence[TopicPartition]],
     ) -> GroupDetail:
+        """Its partitions: those with a commit or an owner, and all of the topics it reads."""
         at_ms = observed.at_ms
         owners = {one: member for member in group.members for one in member.assignment}
         known = {one: offset for one, offset in group.committed.items() if one in observed.offsets}
@@ -149,15 +158,18 @@ class GroupState:
             for one, committed in known.items()
         }
         self._stalled_after_ms = stalled_after_ms(self._progress.values(), at_ms)
-        wanted = sorted(known.keys() | {one for one in owners if one in observed.offsets})
+        read = {one.topic for one in owners}
+        wanted = sorted(known.keys() | {one for name in read for one in by_topic.get(name, ())})
         partitions = tuple(
             self._partition(one, group, owners.get(one, NOBODY), observed, ends) for one in wanted
         )
         summary = self._summary(group, partitions, at_ms)
+        self._rebalances.add(group, at_ms)
         return GroupDetail(
             summary,
             tuple(_with_share(one, summary) for one in partitions),
             tuple(_member(member) for member in sorted(group.members, key=lambda m: m.member_id)),
+            find_blockers(group, partitions, self._rebalances, at_ms),
         )
 
     def _partition(
@@ -207,6 +219,7 @@ class GroupState:
         verdict, reason = judge_group(
             state=group.state,
             member_count=len(group.members),
+            is_hidden=group.is_hidden,
             lag=lag,
             progress=self._progress,
             verdicts={TopicPartition(one.topic, one.partition): one.verdict for one in known},

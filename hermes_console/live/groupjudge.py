@@ -35,6 +35,7 @@ def judge_group(
     *,
     state: str,
     member_count: int,
+    is_hidden: bool = False,
     lag: int | None,
     progress: Mapping[TopicPartition, Progress],
     verdicts: Mapping[TopicPartition, Verdict],
@@ -46,7 +47,7 @@ def judge_group(
     """The first row of the table that fits. `lag` is None when no partition has a commit."""
     if lag is None:
         return Judgement(Verdict.UNKNOWN, _unknown(member_count, state))
-    if member_count == 0 and lag:
+    if member_count == 0 and lag and not (is_hidden and state != "Empty"):
         waiting = words.count(lag, "message")
         return Judgement(Verdict.STOPPED, f"No member is connected; {waiting} wait.")
     stalled = _having(verdicts, Verdict.STALLED)

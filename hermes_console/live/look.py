@@ -20,6 +20,7 @@ from broker.client.blocking import (
     ClientError,
     ClusterDescription,
     GroupDescription,
+    GroupListing,
     TopicView,
 )
 from broker.client.blocking import TopicPartition as ClientPartition
@@ -40,6 +41,8 @@ LOG_STARTS_EVERY_S: Final = 30.0
 METRICS_S_MAX: Final = 2.0
 METRICS_BYTES_MAX: Final = 64 * 1024 * 1024
 CLIENT_ID: Final = "hermes-console"
+GONE: Final = "Dead"
+CLASSIC_TYPES: Final = frozenset({"", "classic"})
 
 # A proxy from the environment must not see addresses of brokers, nor may a redirect lead elsewhere.
 _opener = urllib.request.OpenerDirector()
@@ -88,15 +91,17 @@ class ClusterLook:
 
     def _look(self) -> ClusterObserved:
         metadata = self._read_metadata()
-        names = [listing.group_id for listing in self._client.list_groups()]
+        listings = {listing.group_id: listing for listing in self._client.list_groups()}
+        names = list(listings)
         described = self._client.describe_groups(names)
         commits = self._client.committed_offsets(names)
         groups = []
         for one in described:
             committed = commits.get(one.group_id)
             known = committed if isinstance(committed, Mapping) else {}
-            groups.append(_group(one, {key: commit.offset for key, commit in known.items()}))
-        wanted = _partitions(groups)
+            offsets = {key: commit.offset for key, commit in known.items()}
+            groups.append(_group(one, listings[one.group_id], offsets))
+        wanted = _partitions(groups, metadata.topics)
         # The ends come after the commits, so that no lag is below 0.
         ends = self._client.offsets(dict.fromkeys(wanted, LATEST)) if wanted else {}
         starts = self._read_starts(wanted)
@@ -148,11 +153,17 @@ class ClusterLook:
         return read_metrics(text), ""
 
 
-def _group(described: GroupDescription, committed: Mapping[ClientPartition, int]) -> GroupObserved:
+def _group(
+    described: GroupDescription, listing: GroupListing, committed: Mapping[ClientPartition, int]
+) -> GroupObserved:
+    """A group of a newer kind is listed, but this description does not know it ("Dead")."""
+    is_hidden = described.state == GONE and listing.group_type.lower() not in CLASSIC_TYPES
     return GroupObserved(
         name=described.group_id,
-        state=described.state or "Unknown",
+        state=(listing.state if is_hidden else described.state) or "Unknown",
         protocol=described.protocol,
+        kind=listing.group_type,
+        is_hidden=is_hidden,
         members=tuple(
             MemberObserved(
                 member_id=member.member_id,
@@ -169,10 +180,22 @@ def _group(described: GroupDescription, committed: Mapping[ClientPartition, int]
     )
 
 
-def _partitions(groups: Iterable[GroupObserved]) -> list[ClientPartition]:
-    """Every partition that some group has a commit for or a member on."""
+def _partitions(
+    groups: Iterable[GroupObserved], topics: Iterable[TopicView]
+) -> list[ClientPartition]:
+    """Every partition that some group has a commit for or a member on, and the others of topics
+    that members read: one without an owner is found by that.
+    """
     wanted = {one for group in groups for one in group.committed}
-    wanted.update(one for group in groups for member in group.members for one in member.assignment)
+    owned = {one for group in groups for member in group.members for one in member.assignment}
+    wanted.update(owned)
+    read = {one.topic for one in owned}
+    wanted.update(
+        TopicPartition(topic.name, one.partition)
+        for topic in topics
+        if topic.name in read
+        for one in topic.partitions
+    )
     return [ClientPartition(*one) for one in sorted(wanted)]
 
 

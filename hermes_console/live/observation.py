@@ -37,7 +37,7 @@ class MemberObserved:
 @dataclass(frozen=True, slots=True)
 class GroupObserved:
     """One group. `committed` was read before the cluster's `offsets`; a partition without a commit
-    is not in it.
+    is not in it. `is_hidden`: it is of another `kind`, whose members cannot be asked for.
     """
 
     name: str
@@ -45,6 +45,8 @@ class GroupObserved:
     protocol: str
     members: tuple[MemberObserved, ...]
     committed: Mapping[TopicPartition, int]
+    kind: str = ""
+    is_hidden: bool = False
 
 
 @dataclass(frozen=True, slots=True)

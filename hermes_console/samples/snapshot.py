@@ -132,12 +132,24 @@ class GroupSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class Blocker:
+    """One thing that keeps a group from reading: `kind` for programs, `text` what it is, `advice`
+    what to do.
+    """
+
+    kind: str
+    text: str
+    advice: str
+
+
+@dataclass(frozen=True, slots=True)
 class GroupDetail:
-    """A group with its partitions and members."""
+    """A group with its partitions, its members and what blocks it."""
 
     summary: GroupSummary
     partitions: tuple[PartitionSnapshot, ...]
     members: tuple[MemberSnapshot, ...]
+    blockers: tuple[Blocker, ...] = ()
 
     def to_text(self) -> str:
         return json.dumps(
@@ -146,6 +158,7 @@ class GroupDetail:
                 "summary": _shallow(self.summary),
                 "partitions": [_shallow(partition) for partition in self.partitions],
                 "members": [_shallow(member) for member in self.members],
+                "blockers": [_shallow(blocker) for blocker in self.blockers],
             },
             separators=(",", ":"),
         )
@@ -160,6 +173,7 @@ class GroupDetail:
                 for one in fields["partitions"]
             ),
             members=tuple(MemberSnapshot(**member) for member in fields["members"]),
+            blockers=tuple(Blocker(**blocker) for blocker in fields.get("blockers", ())),
         )
 
 

@@ -83,7 +83,7 @@ def when(at: datetime | int | None) -> SafeString:
 
 
 def _time(at: datetime, form: str) -> SafeString:
-    """`data-time` tells the page's script how to write it, in the reader's zone, when it is live."""
+    """`data-time` tells the page's script how to write it in the reader's zone."""
     local = at.astimezone(timezone.get_current_timezone())
     return format_html(
         '<time datetime="{}" data-time="{}">{}</time>',

@@ -39,6 +39,7 @@ LIST_PIECES: Final = {"live-banner": "live/banner.html", "live-groups": "groups/
 DETAIL_PIECES: Final = {
     "live-banner": "live/banner.html",
     "live-verdict": "groups/verdict.html",
+    "live-blockers": "groups/blockers.html",
     "live-tiles": "groups/tiles.html",
     "live-partitions": "groups/partitions.html",
     "live-members": "groups/members.html",
@@ -86,6 +87,7 @@ def detail_context(
         "cluster": cluster,
         "snapshot": snapshot,
         "group": detail.summary,
+        "blockers": detail.blockers,
         "partitions": page,
         "members": detail.members[:MEMBERS_SHOWN_MAX],
         "members_more": max(0, len(detail.members) - MEMBERS_SHOWN_MAX),

@@ -7,7 +7,10 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 from django.views.decorators.vary import vary_on_headers
 
+from hermes_console.accounts.actor import actor_of
+from hermes_console.accounts.rights import Right
 from hermes_console.addresses import requested_cluster
+from hermes_console.operations.groups import ACT_WORDS, recent_changes
 from hermes_console.pages.groups import services
 from hermes_console.pages.groups.query import read_query
 from hermes_console.samples.read import latest_cluster, latest_group
@@ -22,6 +25,7 @@ def group_list(request: HttpRequest, cluster: str) -> HttpResponse:
     query = read_query(request.GET.dict())
     context = services.list_context(found, latest_cluster(found.pk), query)
     is_piece = bool(getattr(request, "htmx", False))
+    context["may_write"] = actor_of(request).may(Right.GROUPS_WRITE, found)
     return render(request, "groups/table.html" if is_piece else "groups/list.html", context)
 
 
@@ -32,9 +36,18 @@ def group_detail(request: HttpRequest, cluster: str, group: str) -> HttpResponse
     detail = latest_group(found.pk, group)
     snapshot = latest_cluster(found.pk)
     if detail is None or snapshot is None:
-        context = {"cluster": found, "group_name": group, "snapshot": snapshot}
+        context = {
+            "cluster": found,
+            "group_name": group,
+            "snapshot": snapshot,
+            "changes": recent_changes(found, group),
+        }
         return render(request, "groups/missing.html", context, status=404)
     context = services.detail_context(found, snapshot, detail, request.GET.dict())
+    context["changes"] = [
+        (change, ACT_WORDS.get(change.act, change.act)) for change in recent_changes(found, group)
+    ]
+    context["may_write"] = actor_of(request).may(Right.GROUPS_WRITE, found)
     return render(request, "groups/detail.html", context)
 
 

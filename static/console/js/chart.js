@@ -1,5 +1,6 @@
 // Line charts over time, drawn by uPlot from the page's history address and fed by live points.
 // A point is [seconds since 1970, value, …]; whole numbers come as text. A missing stretch is drawn as a gap.
+import { timeText, zone } from "./times.js";
 
 const GAP_FACTOR = 6;
 const SECONDS_MIN = 60;
@@ -115,7 +116,7 @@ class Chart {
     }
     return {
       ...this.size(),
-      tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
+      tzDate: (at) => uPlot.tzDate(new Date(at * 1000), zone === "UTC" ? "Etc/UTC" : zone),
       legend: { show: false },
       padding: [12, hasRight ? 4 : 16, 0, 0],
       cursor: { points: { size: 7, width: 2 }, drag: { setScale: false }, y: false },
@@ -159,7 +160,7 @@ class Chart {
     if (index !== null) {
       const time = document.createElement("li");
       time.className = "legend-time";
-      time.textContent = `at ${new Date(data[0][index] * 1000).toISOString().slice(0, 19).replace("T", " ")} UTC`;
+      time.textContent = `at ${timeText(new Date(data[0][index] * 1000), "full")}`;
       items.push(time);
     }
     this.legend.replaceChildren(...items);
@@ -172,7 +173,7 @@ function timeSpace(_plot, _axis, _min, _max, pixels) {
 
 function timeTexts(splits) {
   const step = splits.length > 1 ? splits[1] - splits[0] : 60;
-  const texts = splits.map((at) => new Date(at * 1000).toISOString());
+  const texts = splits.map((at) => timeText(new Date(at * 1000), "full"));
   if (step >= 86400) return texts.map((text) => text.slice(5, 10));
   return texts.map((text) => (step < 60 ? text.slice(11, 19) : text.slice(11, 16)));
 }

@@ -1,6 +1,7 @@
 // The live socket of a page: subscribes to the page's view, puts its pieces in place, feeds its charts, says how it is.
 // Frames are whole; a jump in the sequence costs only points of charts, which are fetched again.
 import { morph } from "./morph.js";
+import { duration, timeText, writeTimes } from "./times.js";
 
 const RETRY_MS = [500, 1000, 2000, 5000, 10000];
 const LATE_AFTER_MS = 6000;
@@ -61,13 +62,15 @@ export function startLive(main, charts) {
     state.atMs = Number(frame.at_ms);
     for (const [id, html] of Object.entries(frame.html)) {
       const target = document.getElementById(id);
-      if (target) morph(target, html);
+      if (!target) continue;
+      morph(target, html);
+      writeTimes(target);
     }
     for (const chart of charts) {
       if (isGap) chart.refetch();
       else if (isNew) for (const point of frame.points?.points ?? []) chart.add(point);
     }
-    if (controls.time) controls.time.textContent = new Date(state.atMs).toISOString().slice(11, 19);
+    if (controls.time) controls.time.textContent = timeText(new Date(state.atMs));
     showAges();
     show(document.querySelector("[data-trouble]") ? "trouble" : "live");
   }
@@ -111,11 +114,4 @@ function showAges() {
     const text = duration((Date.now() - Number(element.dataset.ageOf)) / 1000);
     if (element.textContent !== text) element.textContent = text;
   }
-}
-
-function duration(seconds) {
-  const whole = Math.max(0, Math.floor(seconds));
-  if (whole < 60) return `${whole} s`;
-  if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
-  return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
 }

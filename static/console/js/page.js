@@ -1,6 +1,8 @@
 // Every page: theme buttons, keys, and where it is live, the socket and its chart.
 import { startLive } from "./live.js";
 import { startCharts } from "./chart.js";
+import { startKeys } from "./keys.js";
+import { startTimes } from "./times.js";
 
 const THEME_KEY = "hermes-theme";
 
@@ -28,20 +30,9 @@ function startTheme() {
   show();
 }
 
-function startKeys() {
-  document.addEventListener("keydown", (event) => {
-    const search = document.querySelector("[data-search]");
-    const isTyping = event.target.closest("input, select, textarea, [contenteditable]");
-    if (event.key === "/" && search && !isTyping && !event.ctrlKey && !event.metaKey && !event.altKey) {
-      event.preventDefault();
-      search.focus();
-      search.select();
-    }
-  });
-}
-
 startTheme();
 startKeys();
+startTimes();
 const charts = startCharts();
 const main = document.querySelector("[data-live]");
 if (main) startLive(main, charts);
