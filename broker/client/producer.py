@@ -125,6 +125,8 @@ class Producer:
         size = record_size(record)
         if partition is None:
             partition = await self._choose_partition(topic, key, size)
+        elif self._cluster.known_leader(topic, partition) is None:
+            await self._check_partition(topic, partition)
         await self._wait_for_room(size)
         delivery: Delivery = asyncio.get_running_loop().create_future()
         delivery.add_done_callback(_retrieve)
@@ -195,6 +197,22 @@ class Producer:
         if key is None:
             return self._sticky.partition(topic, count, size)
         return murmur2_partition(key, count)
+
+    async def _check_partition(self, topic: str, partition: int) -> None:
+        """Raises BrokerRefusal when the topic has no such partition, as the cluster says now."""
+        self._cluster.forget_topic(topic)
+        view = await self._cluster.call(
+            lambda: self._cluster.topic(topic, creates=True), what=f"find topic {topic!r}"
+        )
+        if partition in [row.partition for row in view.partitions]:
+            return
+        count = len(view.partitions)
+        text = f"it has {count} partition{'s' * (count != 1)}, numbered from 0"
+        refusal = BrokerRefusal(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text, subject=f"{topic}-{partition}"
+        )
+        refusal.is_retriable = False
+        raise refusal
 
     async def _wait_for_room(self, size: int) -> None:
         if self._buffered_bytes == 0 or self._buffered_bytes + size <= self._settings.buffer_memory:
