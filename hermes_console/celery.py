@@ -18,6 +18,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "hermes_console.settings")
 from hermes_console.settings import ENVIRONMENT
 
 DOWNSAMPLE_EVERY_S = 10.0
+WAKE_SEARCHES_EVERY_S = 5.0
 
 
 def _transport() -> dict[str, Any]:
@@ -51,12 +52,17 @@ app.conf.update(
     worker_send_task_events=False,
     broker_connection_retry_on_startup=True,
     timezone="UTC",
-    imports=("hermes_console.samples.tasks",),
+    imports=("hermes_console.samples.tasks", "hermes_console.searches.tasks"),
     beat_schedule={
         "thin-samples": {
             "task": "hermes_console.samples.tasks.thin_samples",
             "schedule": DOWNSAMPLE_EVERY_S,
             "options": {"expires": DOWNSAMPLE_EVERY_S},
-        }
+        },
+        "wake-searches": {
+            "task": "hermes_console.searches.tasks.wake_searches",
+            "schedule": WAKE_SEARCHES_EVERY_S,
+            "options": {"expires": WAKE_SEARCHES_EVERY_S},
+        },
     },
 )

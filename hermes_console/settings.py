@@ -42,6 +42,7 @@ INSTALLED_APPS: list[str] = [
     "hermes_console.api",
     "hermes_console.audit",
     "hermes_console.samples",
+    "hermes_console.searches",
     "hermes_console.undo",
     "tenants",
 ]

@@ -129,7 +129,7 @@ def portable(content: bytes | None, limit: int | None = None) -> dict[str, objec
         return None
     is_cut = limit is not None and len(content) > limit
     head = content[:limit] if is_cut else content
-    text = decoded(head)
+    text = decoded(head, is_cut=is_cut)
     return {
         "encoding": "base64" if text is None else "utf-8",
         "data": base64.b64encode(head).decode() if text is None else text,

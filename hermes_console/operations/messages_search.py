@@ -1,0 +1,236 @@
+"""Searches of a topic's messages, as acts: start, look, cancel, resume. The work itself is done by
+the worker (`hermes_console.searches`).
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from broker.client.blocking import BlockingClient, TopicPartition
+from hermes_console.accounts.actor import Actor
+from hermes_console.accounts.rights import Right
+from hermes_console.audit.record import audited, require
+from hermes_console.clusters import Cluster
+from hermes_console.connect import client_for
+from hermes_console.errors import Refused
+from hermes_console.operations.messages import (
+    TopicFacts,
+    fetch_from,
+    find_one,
+    no_partition,
+    topic_facts,
+)
+from hermes_console.operations.messages_rows import Message
+from hermes_console.searches.criteria import BadCriteria, Criteria
+from hermes_console.searches.models import SearchHit, SearchJob, State
+from hermes_console.searches.tasks import search_slice
+
+HITS_PER_RUN: Final = 500
+HITS_MAX: Final = 10_000
+HITS_PAGE: Final = 20
+HIT_BYTES: Final = 64 * 1024
+RUNNING_MAX: Final = 8
+"""Searches in work at once, over all clusters: they share the worker."""
+KEPT_MAX: Final = 200
+LISTED_MAX: Final = 20
+
+
+class Hit(NamedTuple):
+    """A found place; `message` is None when it is no longer there."""
+
+    place: SearchHit
+    message: Message | None
+
+
+class HitPage(NamedTuple):
+    """Hits in the order they were found; `next_after` is the key to go on behind, if any."""
+
+    hits: list[Hit]
+    next_after: int | None
+
+
+def start_search(actor: Actor, cluster: Cluster, topic: str, criteria: Criteria) -> SearchJob:
+    """A search in work. Raises NotAllowed, Refused, ClientError."""
+    with audited(actor, Right.MESSAGES_READ, "search.start", cluster=cluster, target=topic) as act:
+        try:
+            criteria.checked()
+        except BadCriteria as error:
+            raise Refused(422, f"bad-{error.name.replace('_', '-')}", str(error)) from error
+        act.before = criteria.to_json()
+        if SearchJob.objects.filter(state=State.RUNNING).count() >= RUNNING_MAX:
+            raise _too_many()
+        client = client_for(cluster)
+        facts = topic_facts(client, topic)
+        starts, ends = _ranges(client, facts, criteria)
+        now_ms = _now_ms()
+        job = SearchJob.objects.create(
+            key=secrets.token_hex(12),
+            cluster=cluster,
+            topic=topic,
+            topic_id=client.describe_topic(topic).topic_id.hex(),
+            actor=actor.name,
+            criteria=criteria.to_json(),
+            starts={str(one): str(at) for one, at in starts.items()},
+            positions={str(one): str(at) for one, at in starts.items()},
+            ends={str(one): str(at) for one, at in ends.items()},
+            hits_limit=HITS_PER_RUN,
+            created_at_ms=now_ms,
+            updated_at_ms=now_ms,
+        )
+        act.after = {"search": job.key, "offsets": str(job.total_records)}
+        search_slice.delay(job.key, job.slice_number)
+    _forget_old(cluster)
+    return job
+
+
+def get_search(actor: Actor, cluster: Cluster, topic: str, key: str) -> SearchJob:
+    """Raises NotAllowed; Refused when there is none of that key, or it was forgotten."""
+    require(actor, Right.MESSAGES_READ, cluster=cluster, target=topic)
+    job = SearchJob.objects.filter(cluster=cluster, topic=topic, key=key).first()
+    if job is None:
+        raise Refused(404, "no-such-search", f"There is no such search of {topic}: start it again.")
+    return job
+
+
+def list_searches(actor: Actor, cluster: Cluster, topic: str) -> list[SearchJob]:
+    """The newest searches of the topic. Raises NotAllowed."""
+    require(actor, Right.MESSAGES_READ, cluster=cluster, target=topic)
+    return list(SearchJob.objects.filter(cluster=cluster, topic=topic)[:LISTED_MAX])
+
+
+def cancel_search(actor: Actor, cluster: Cluster, topic: str, key: str) -> SearchJob:
+    """Stopped for now; what was found stays. Cancelling what does not run changes nothing."""
+    job = get_search(actor, cluster, topic, key)
+    with audited(actor, Right.MESSAGES_READ, "search.cancel", cluster=cluster, target=topic) as act:
+        reason = f"Cancelled by {actor.name}."
+        is_changed = SearchJob.objects.filter(pk=job.pk, state=State.RUNNING).update(
+            state=State.CANCELLED,
+            reason=reason[:1024],
+            lease_until_ms=0,
+            lease_owner="",
+            updated_at_ms=_now_ms(),
+        )
+        job.refresh_from_db()
+        act.after = {"search": key, "was_running": bool(is_changed), "state": job.state}
+    return job
+
+
+def resume_search(actor: Actor, cluster: Cluster, topic: str, key: str) -> SearchJob:
+    """Goes on where it stopped. Raises Refused when it runs, is done, or has found all it may."""
+    job = get_search(actor, cluster, topic, key)
+    with audited(actor, Right.MESSAGES_READ, "search.resume", cluster=cluster, target=topic) as act:
+        if not job.is_resumable:
+            raise Refused(
+                409,
+                "not-resumable",
+                f"The search is {job.get_state_display().lower()}: there is nothing to resume.",
+            )
+        if job.hit_count >= HITS_MAX:
+            raise Refused(
+                409, "too-many-hits", f"It found {HITS_MAX:,} messages. Narrow the search."
+            )
+        if SearchJob.objects.filter(state=State.RUNNING).count() >= RUNNING_MAX:
+            raise _too_many()
+        limit = max(job.hits_limit, min(HITS_MAX, job.hit_count + HITS_PER_RUN))
+        number = job.slice_number + 1
+        is_changed = SearchJob.objects.filter(
+            pk=job.pk, state=job.state, slice_number=job.slice_number
+        ).update(
+            state=State.RUNNING,
+            reason="",
+            failures=0,
+            hits_limit=limit,
+            slice_number=number,
+            lease_until_ms=0,
+            lease_owner="",
+            updated_at_ms=_now_ms(),
+        )
+        if not is_changed:
+            raise Refused(409, "changed-meanwhile", "Somebody resumed it already.")
+        act.after = {"search": key, "slice": number}
+        search_slice.delay(key, number)
+        job.refresh_from_db()
+    return job
+
+
+def hits_of(
+    actor: Actor,
+    cluster: Cluster,
+    job: SearchJob,
+    *,
+    after: int = 0,
+    limit: int = HITS_PAGE,
+) -> HitPage:
+    """Found messages behind the hit `after`, read from the cluster now. Raises NotAllowed,
+    ClientError.
+    """
+    with audited(
+        actor, Right.MESSAGES_READ, "messages.read", cluster=cluster, target=job.topic
+    ) as act:
+        places = list(job.hits.filter(pk__gt=after).order_by("pk")[: limit + 1])
+        shown = places[:limit]
+        found = _messages_at(client_for(cluster), job.topic, shown)
+        hits = [Hit(place, found.get((place.partition, place.offset))) for place in shown]
+        act.after = {
+            "search": job.key,
+            "messages": len(found),
+            "places": [f"{place.partition}:{place.offset}" for place in shown],
+        }
+    return HitPage(hits, shown[-1].pk if len(places) > limit else None)
+
+
+def _messages_at(
+    client: BlockingClient, topic: str, places: Sequence[SearchHit]
+) -> dict[tuple[int, int], Message]:
+    """What is still there. Neighbours of one batch are read with one fetch each, in order."""
+    fetch = fetch_from(client, topic)
+    found = {}
+    for place in places:
+        message = find_one(fetch, place.partition, place.offset, partition_bytes=HIT_BYTES)
+        if message is not None:
+            found[place.partition, place.offset] = message
+    return found
+
+
+def _ranges(
+    client: BlockingClient, facts: TopicFacts, criteria: Criteria
+) -> tuple[dict[int, int], dict[int, int]]:
+    """Per partition where to begin and to end. Raises Refused for partitions that are not there."""
+    for number in criteria.partitions:
+        if not 0 <= number < facts.partition_count:
+            raise no_partition(facts.name, number, facts.partition_count)
+    wanted = set(criteria.partitions) or set(facts.ranges)
+    ranges = {number: pair for number, pair in sorted(facts.ranges.items()) if number in wanted}
+    starts = {number: start for number, (start, _) in ranges.items()}
+    ends = {number: end for number, (_, end) in ranges.items()}
+    for at_ms, into in ((criteria.since_ms, starts), (criteria.until_ms, ends)):
+        if at_ms is None:
+            continue
+        places = {TopicPartition(facts.name, number): at_ms for number in ranges}
+        for where, found in client.offsets(places).items():
+            low, high = ranges[where.partition]
+            into[where.partition] = min(max(low, found.offset if found.offset >= 0 else high), high)
+    return starts, {number: max(end, starts[number]) for number, end in ends.items()}
+
+
+def _forget_old(cluster: Cluster) -> None:
+    """Keep the newest searches at rest."""
+    at_rest = SearchJob.objects.filter(cluster=cluster).exclude(state=State.RUNNING)
+    old = list(at_rest.order_by("-pk").values_list("pk", flat=True)[KEPT_MAX:][:KEPT_MAX])
+    if old:
+        SearchJob.objects.filter(pk__in=old).delete()
+
+
+def _too_many() -> Refused:
+    return Refused(
+        429,
+        "too-many-searches",
+        f"{RUNNING_MAX} searches are in work. Wait for one, or cancel one.",
+    )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
