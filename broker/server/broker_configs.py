@@ -43,8 +43,15 @@ class BrokerConfigs:
         node = await self._read(keys.broker_config(self._node_id))
         self.config = BrokerConfig(self.config.static, cluster.overrides, node.overrides)
 
-    def decide(self, broker_id: int | None, changes: Sequence[ConfigChange]) -> BrokerConfig:
-        """The layers after `changes` to this broker's, or with None to every broker's settings.
+    def decide(
+        self,
+        broker_id: int | None,
+        changes: Sequence[ConfigChange],
+        *,
+        is_replacement: bool = False,
+    ) -> BrokerConfig:
+        """The layers after `changes` to this broker's, or with None to every broker's settings;
+        `is_replacement` begins with none.
 
         Raises ConfigError with every problem; Refusal for a setting that needs a restart, or
         another broker's id.
@@ -62,11 +69,11 @@ class BrokerConfigs:
             for name, row in BROKER_ROWS.items()
         }
         if broker_id is None:
-            present = self.config.cluster_overrides
+            present = {} if is_replacement else self.config.cluster_overrides
             overrides = decide_alter(BROKER_ROWS, present, in_force, changes)
             config = replace(self.config, cluster_overrides=overrides)
         else:
-            present = self.config.node_overrides
+            present = {} if is_replacement else self.config.node_overrides
             overrides = decide_alter(BROKER_ROWS, present, in_force, changes)
             config = replace(self.config, node_overrides=overrides)
         config.snapshot()

@@ -184,16 +184,24 @@ class Catalog:
                 await self._grow(topic, count)
 
     async def alter_topic_config(
-        self, name: str, changes: Sequence[ConfigChange], *, is_validation_only: bool = False
+        self,
+        name: str,
+        changes: Sequence[ConfigChange],
+        *,
+        is_validation_only: bool = False,
+        is_replacement: bool = False,
     ) -> None:
-        """Change a topic's overrides, live. Raises Refusal (with every problem), MetastoreFault."""
+        """Change a topic's overrides, live; `is_replacement` begins with none. Raises Refusal (with
+        every problem), MetastoreFault.
+        """
         async with self._change():
             topic = self._existing(name)
             in_force = {
                 key: to_kafka_value(row.value_in(topic.settings)) for key, row in TOPIC_ROWS.items()
             }
             try:
-                overrides = decide_alter(TOPIC_ROWS, topic.overrides, in_force, changes)
+                present = {} if is_replacement else topic.overrides
+                overrides = decide_alter(TOPIC_ROWS, present, in_force, changes)
                 topic_settings(self._defaults, overrides)
             except ConfigError as error:
                 raise refuse_config(error) from None
@@ -214,14 +222,18 @@ class Catalog:
         changes: Sequence[ConfigChange],
         *,
         is_validation_only: bool = False,
+        is_replacement: bool = False,
     ) -> None:
-        """Change settings of this broker, or with None of all brokers, live.
+        """Change settings of this broker, or with None of all brokers, live; `is_replacement`
+        begins with none.
 
         Raises Refusal, MetastoreFault.
         """
         async with self._change():
             try:
-                config = self.broker_configs.decide(broker_id, changes)
+                config = self.broker_configs.decide(
+                    broker_id, changes, is_replacement=is_replacement
+                )
             except ConfigError as error:
                 raise refuse_config(error) from None
             if is_validation_only:

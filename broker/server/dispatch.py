@@ -9,6 +9,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
+from broker.server.handlers.alter_configs import handle_alter_configs
 from broker.server.handlers.api_versions import handle_api_versions
 from broker.server.handlers.create_partitions import handle_create_partitions
 from broker.server.handlers.create_topics import handle_create_topics
@@ -80,6 +81,7 @@ HANDLERS: Final = (
     Handler(apis.INIT_PRODUCER_ID, handle_init_producer_id, Kind.TASK),
     Handler(apis.OFFSET_FOR_LEADER_EPOCH, handle_offset_for_leader_epoch, Kind.REPLY),
     Handler(apis.DESCRIBE_CONFIGS, handle_describe_configs, Kind.TASK),
+    Handler(apis.ALTER_CONFIGS, handle_alter_configs, Kind.TASK),
     Handler(apis.DESCRIBE_LOG_DIRS, handle_describe_log_dirs, Kind.TASK),
     Handler(apis.CREATE_PARTITIONS, handle_create_partitions, Kind.TASK),
     Handler(apis.DELETE_GROUPS, handle_delete_groups, Kind.REPLY),

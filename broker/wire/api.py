@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from broker.wire.fields import VERSION_MAX
+from broker.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from broker.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from broker.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from broker.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -148,6 +149,7 @@ _TABLE: Final = (
     _api("InitProducerId", InitProducerIdRequest, InitProducerIdResponse),
     _api("OffsetForLeaderEpoch", OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse),
     _api("DescribeConfigs", DescribeConfigsRequest, DescribeConfigsResponse),
+    _api("AlterConfigs", AlterConfigsRequest, AlterConfigsResponse),
     _api("DescribeLogDirs", DescribeLogDirsRequest, DescribeLogDirsResponse),
     _api("CreatePartitions", CreatePartitionsRequest, CreatePartitionsResponse),
     _api("DeleteGroups", DeleteGroupsRequest, DeleteGroupsResponse),

@@ -85,6 +85,16 @@ def test_librdkafka_changes_and_reads_settings(librdkafka: AdminClient) -> None:
     assert node["log.dir"].is_read_only
 
 
+@pytest.mark.filterwarnings("ignore:alter_configs:DeprecationWarning")
+def test_librdkafka_replaces_settings_the_older_way(librdkafka: AdminClient) -> None:
+    done(librdkafka.create_topics([NewTopic("older", config={"max.message.bytes": "2000"})]))
+    resource = ConfigResource(ResourceType.TOPIC, "older", set_config={"retention.ms": "77"})
+    done(librdkafka.alter_configs([resource]))
+    (configs,) = done(librdkafka.describe_configs([resource])).values()
+    assert configs["retention.ms"].value == "77"
+    assert configs["max.message.bytes"].is_default
+
+
 def test_librdkafka_sees_the_cluster_and_offsets(
     broker: BrokerProcess, librdkafka: AdminClient
 ) -> None:

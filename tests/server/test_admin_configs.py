@@ -12,6 +12,7 @@ from broker.config.setting import settings_of
 from broker.config.topic import TopicSettings
 from broker.errors import ErrorCode
 from broker.wire import api
+from broker.wire.messages import alter_configs as legacy
 from broker.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -173,7 +174,6 @@ def test_lists_are_appended_to_and_subtracted_from(client: WireClient) -> None:
     [
         (("retention.m", SET, "1"), "did you mean retention.ms"),
         (("retention.ms", SET, "-2"), "must be at least -1 ms"),
-        (("retention.ms", SET, None), "needs a value"),
         (("retention.ms", APPEND, "1"), "not a list"),
         (("retention.ms", 7, "1"), "no operation 7"),
         (("durability", SET, "fsync"), "must be replicated"),
@@ -248,3 +248,113 @@ def _auto(name: str) -> object:
     from broker.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
     return MetadataRequest(topics=[MetadataRequestTopic(name=name)])
+
+
+def replace(
+    client: WireClient,
+    kind: int,
+    name: str,
+    settings: dict[str, str | None],
+    *,
+    dry: bool = False,
+    version: int = 2,
+) -> tuple[int, str | None]:
+    """AlterConfigs of one resource: (error code, message)."""
+    resource = legacy.AlterConfigsResource(
+        resource_type=kind,
+        resource_name=name,
+        configs=[legacy.AlterableConfig(name=key, value=value) for key, value in settings.items()],
+    )
+    request = legacy.AlterConfigsRequest(resources=[resource], validate_only=dry)
+    (answer,) = client.call(api.ALTER_CONFIGS, version, request).responses
+    assert (answer.resource_type, answer.resource_name) == (kind, name)
+    return answer.error_code, answer.error_message
+
+
+def own(client: WireClient, kind: int, name: str) -> dict[str, str | None]:
+    """What was set for this resource itself."""
+    (result,) = describe(client, (kind, name))
+    source = {TOPIC: 1, BROKER: 2 if name else 3}[kind]
+    return {item.name: item.value for item in result.configs if item.config_source == source}
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_the_older_way_replaces_all_settings_of_a_topic(client: WireClient, version: int) -> None:
+    topic = f"replaced-{version}"
+    client.create_topic(topic, retention_ms="1000", max_message_bytes="2000")
+    wanted = {"retention.ms": "5", "segment.bytes": "4096"}
+    assert replace(client, TOPIC, topic, wanted, version=version) == (0, None)
+    assert own(client, TOPIC, topic) == wanted
+    assert client.produce(topic, [(b"k", b"v" * 3_000)]).error_code == 0, "in force at once"
+    assert replace(client, TOPIC, topic, {}, version=version) == (0, None)
+    assert own(client, TOPIC, topic) == {}
+
+
+def test_the_older_way_changes_nothing_when_it_only_validates_or_refuses(
+    client: WireClient,
+) -> None:
+    client.create_topic("tried", retention_ms="1000")
+    assert replace(client, TOPIC, "tried", {"segment.bytes": "4096"}, dry=True) == (0, None)
+    refusals: dict[str, tuple[dict[str, str | None], ErrorCode]] = {
+        "must be a whole number": ({"retention.ms": "soon"}, ErrorCode.INVALID_CONFIG),
+        "unknown setting": ({"retention.mss": "5"}, ErrorCode.INVALID_CONFIG),
+        "has no value": ({"retention.ms": None}, ErrorCode.INVALID_REQUEST),
+    }
+    for text, (settings, code) in refusals.items():
+        found, message = replace(client, TOPIC, "tried", {"segment.bytes": "4096", **settings})
+        assert (found, text in (message or "")) == (code, True)
+    assert own(client, TOPIC, "tried") == {"retention.ms": "1000"}
+
+
+def test_the_older_way_replaces_what_is_dynamic_of_brokers(client: WireClient) -> None:
+    for name in ("0", ""):
+        assert replace(client, BROKER, name, {"fetch.max.bytes": "2048"}) == (0, None)
+        assert own(client, BROKER, name) == {"fetch.max.bytes": "2048"}
+        wanted = {"max.connections": "500"}
+        assert replace(client, BROKER, name, wanted) == (0, None)
+        assert own(client, BROKER, name) == wanted
+        assert replace(client, BROKER, name, {}) == (0, None)
+        assert own(client, BROKER, name) == {}
+    read_only, message = replace(client, BROKER, "0", {"log.dir": "/elsewhere"})
+    assert read_only == ErrorCode.INVALID_REQUEST
+    assert "read-only" in (message or "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "code"),
+    [
+        (TOPIC, "nobody", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC, "a b", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (BROKER, "77", ErrorCode.INVALID_REQUEST),
+        (BROKER, "x", ErrorCode.INVALID_REQUEST),
+        (8, "0", ErrorCode.INVALID_REQUEST),
+        (99, "x", ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_both_ways_refuse_what_has_no_settings(
+    client: WireClient, kind: int, name: str, code: ErrorCode
+) -> None:
+    assert replace(client, kind, name, {})[0] == code
+    assert alter(client, kind, name).error_code == code
+
+
+def test_a_setting_twice_or_without_a_value_or_a_resource_twice_is_refused(
+    client: WireClient,
+) -> None:
+    client.create_topic("doubled")
+    setting = legacy.AlterableConfig(name="retention.ms", value="5")
+    doubled = legacy.AlterConfigsResource(
+        resource_type=TOPIC, resource_name="doubled", configs=[setting, setting]
+    )
+    single = legacy.AlterConfigsResource(
+        resource_type=TOPIC, resource_name="doubled", configs=[setting]
+    )
+    assert alter(client, TOPIC, "doubled", ("retention.ms", SET, None)).error_code == (
+        ErrorCode.INVALID_REQUEST
+    )
+    for resources in ([doubled], [single, single]):
+        request = legacy.AlterConfigsRequest(resources=resources)
+        answers = client.call(api.ALTER_CONFIGS, 2, request).responses
+        codes = {answer.error_code for answer in answers}
+        assert codes == {ErrorCode.INVALID_REQUEST}
+    assert own(client, TOPIC, "doubled") == {}

@@ -84,7 +84,7 @@ def _effective(broker: Broker, resource: DescribeConfigsResource) -> Iterable[Ef
     if resource.resource_type == ResourceType.TOPIC:
         topic = broker.catalog.topic(name)
         if topic is None:
-            raise _unknown_topic(name)
+            raise unknown_topic(name)
         return [effective_topic_config(row, topic.overrides, layers) for row in TOPIC_ROWS.values()]
     broker_id = broker_of_resource(broker, resource.resource_type, name)
     configs = [effective_broker_config(row, layers) for row in BROKER_ROWS.values()]
@@ -153,7 +153,8 @@ def _shown(
     )
 
 
-def _unknown_topic(name: str) -> Refusal:
+def unknown_topic(name: str) -> Refusal:
+    """Why a topic of that name has no settings: there is none, or cannot be one."""
     problem = name_problem(name)
     if problem is not None:
         return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
