@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from drf_spectacular.utils import OpenApiExample, extend_schema
@@ -9,25 +10,23 @@ from rest_framework import serializers
 from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
+from hermes_console.accounts.rights import Right
+from hermes_console.api.base import AdminView, problems
 from hermes_console.api.cursor import slice_after
-from hermes_console.api.problems import CONTENT_TYPE, ProblemSerializer
 from hermes_console.clusters import Cluster, default_cluster
 from hermes_console.samples.read import latest_cluster
 from hermes_console.samples.snapshot import ClusterSnapshot, GroupSummary, Verdict
 
 LIMIT_DEFAULT: Final = 100
 LIMIT_MAX: Final = 500
+NAME_ONE: Final = "This token is not for the default cluster: name one in cluster."
 VERDICTS: Final = [verdict.value for verdict in Verdict]
 
 
 class GroupsQuerySerializer(serializers.Serializer[Any]):
-    """Parameters of the list."""
+    """Parameters of a cluster's list."""
 
-    cluster = serializers.CharField(
-        required=False, help_text="Name of the cluster; the default one if absent."
-    )
     q = serializers.CharField(required=False, max_length=255, help_text="Part of the group's name.")
     verdict = serializers.ChoiceField(
         VERDICTS, required=False, help_text="Only groups with this verdict."
@@ -37,6 +36,14 @@ class GroupsQuerySerializer(serializers.Serializer[Any]):
     )
     cursor = serializers.CharField(
         required=False, max_length=1024, help_text="next_cursor of the page before."
+    )
+
+
+class AnyClusterQuerySerializer(GroupsQuerySerializer):
+    """Parameters of the list without a cluster in its address."""
+
+    cluster = serializers.CharField(
+        required=False, help_text="Name of the cluster; the default one if absent."
     )
 
 
@@ -121,8 +128,10 @@ EXAMPLE: Final = {
 }
 
 
-class GroupList(APIView):
+class GroupList(AdminView):
     """The groups list."""
+
+    rights = {"GET": Right.VIEW}
 
     @extend_schema(
         operation_id="groups_list",
@@ -132,42 +141,43 @@ class GroupList(APIView):
             "Pass next_cursor as cursor for the next page; a page may come from a newer sample "
             "than the one before."
         ),
-        parameters=[GroupsQuerySerializer],
-        responses={
-            200: GroupPageSerializer,
-            (400, CONTENT_TYPE): ProblemSerializer,
-            (403, CONTENT_TYPE): ProblemSerializer,
-            (404, CONTENT_TYPE): ProblemSerializer,
-        },
+        parameters=[AnyClusterQuerySerializer],
+        responses={200: GroupPageSerializer, **problems(404)},
         examples=[
             OpenApiExample(
                 "A group that falls behind", value=EXAMPLE, status_codes=["200"], response_only=True
             )
         ],
     )
-    def get(self, request: Request) -> Response:
-        query = GroupsQuerySerializer(data=request.query_params)
-        query.is_valid(raise_exception=True)
-        wanted = query.validated_data
-        cluster = _cluster(wanted.get("cluster"))
-        snapshot = latest_cluster(cluster.pk)
-        if snapshot is None:
-            raise NotFound("The cluster was not sampled yet; try again in a second.")
-        groups = select(snapshot, wanted.get("q", ""), wanted.get("verdict"))
-        try:
-            page, next_cursor = slice_after(groups, wanted.get("cursor"), wanted["limit"])
-        except ValueError as error:
-            raise ValidationError({"cursor": ["Use next_cursor of the page before."]}) from error
-        return Response(
-            {
-                "cluster": cluster.name,
-                "sequence": str(snapshot.sequence),
-                "sampled_at_ms": str(snapshot.reached_at_ms),
-                "trouble": snapshot.trouble,
-                "groups": [group_json(group) for group in page],
-                "next_cursor": next_cursor,
-            }
-        )
+    def get(self, _request: Request) -> Response:
+        query = self.query(AnyClusterQuerySerializer)
+        name = query.get("cluster")
+        cluster = self.cluster(name) if name else default_cluster()
+        if cluster is None or not self.actor.reaches(cluster):
+            raise NotFound("There is no cluster yet." if cluster is None else NAME_ONE)
+        return Response(group_page(cluster, query))
+
+
+def group_page(cluster: Cluster, query: Mapping[str, Any]) -> dict[str, Any]:
+    """As GroupPageSerializer describes it. Raises NotFound before the first sample,
+    ValidationError.
+    """
+    snapshot = latest_cluster(cluster.pk)
+    if snapshot is None:
+        raise NotFound("The cluster was not sampled yet; try again in a second.")
+    groups = select(snapshot, query.get("q", ""), query.get("verdict"))
+    try:
+        page, next_cursor = slice_after(groups, query.get("cursor"), query["limit"])
+    except ValueError as error:
+        raise ValidationError({"cursor": ["Use next_cursor of the page before."]}) from error
+    return {
+        "cluster": cluster.name,
+        "sequence": str(snapshot.sequence),
+        "sampled_at_ms": str(snapshot.reached_at_ms),
+        "trouble": snapshot.trouble,
+        "groups": [group_json(group) for group in page],
+        "next_cursor": next_cursor,
+    }
 
 
 def select(snapshot: ClusterSnapshot, search: str, verdict: str | None) -> list[GroupSummary]:
@@ -203,12 +213,3 @@ def group_json(group: GroupSummary) -> dict[str, Any]:
         "verdict": group.verdict.value,
         "reason": group.reason,
     }
-
-
-def _cluster(name: str | None) -> Cluster:
-    found = Cluster.objects.filter(name=name).first() if name else default_cluster()
-    if found is None:
-        raise NotFound(
-            f"There is no cluster named {name!r}." if name else "There is no cluster yet."
-        )
-    return found

@@ -5,12 +5,13 @@ from __future__ import annotations
 from django.urls import path
 from drf_spectacular.views import SpectacularJSONAPIView
 
-from hermes_console.api import groups, reference
+from hermes_console.api import groups, groups_acts, reference
 
 app_name = "api"
 
 urlpatterns = [
     path("admin/v1/schema", SpectacularJSONAPIView.as_view(), name="schema"),
     path("admin/v1/groups", groups.GroupList.as_view(), name="groups"),
+    *groups_acts.urlpatterns,
     path("admin/v1/docs", reference.reference, name="reference"),
 ]
