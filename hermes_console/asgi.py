@@ -22,11 +22,14 @@ from hermes_console.live.origin import SameOriginOnly  # noqa: E402
 from hermes_console.live.views import LiveView  # noqa: E402
 from hermes_console.pages.groups import services as groups  # noqa: E402
 from hermes_console.pages.overview import services as overview  # noqa: E402
+from hermes_console.pages.topics import services as topics  # noqa: E402
 
 LIVE_VIEWS: Final = {
     "overview": LiveView(overview.render_live),
     "groups": LiveView(groups.render_live_list),
     "group": LiveView(groups.render_live_group),
+    "topics": LiveView(topics.render_live_list),
+    "topic": LiveView(topics.render_live_topic),
 }
 
 application = ProtocolTypeRouter(

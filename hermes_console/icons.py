@@ -66,6 +66,7 @@ ICONS: Final[dict[str, str]] = {
         ' 12.6l.9-.9M11.7 4.3l.9-.9"/>'
     ),
     "system": '<rect x="2" y="3" width="12" height="8" rx="1"/><path d="M6 13.5h4"/>',
+    "topics": ('<path d="M2.5 4.5h8M2.5 8h11M2.5 11.5h6"/><path d="M13.5 4.5h.01M11.5 11.5h.01"/>'),
     "unknown": (
         '<circle cx="8" cy="8" r="5.75"/>'
         '<path d="M6.3 6.3a1.75 1.75 0 1 1 2.5 1.6c-.5.3-.8.6-.8 1.2M8 11.1h.01"/>'

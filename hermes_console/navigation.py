@@ -30,6 +30,8 @@ class Page(NamedTuple):
 
 PAGES: Final = (
     Page("Overview", "gauge", "", "hermes_console.pages.overview.urls", "overview:overview"),
+    Page("Brokers", "broker", "brokers/", "hermes_console.pages.brokers.urls", "brokers:list"),
+    Page("Topics", "topics", "topics/", "hermes_console.pages.topics.urls", "topics:list"),
     Page("Groups", "groups", "groups/", "hermes_console.pages.groups.urls", "groups:list"),
 )
 

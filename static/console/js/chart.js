@@ -23,6 +23,9 @@ class Chart {
     document.addEventListener("hermes:theme", () => this.build());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.build());
     this.refetch();
+    // A chart without live points is read anew from time to time.
+    const every = Number(element.dataset.refetchS ?? 0);
+    if (every) setInterval(() => document.hidden || this.refetch(), every * 1000);
   }
 
   async refetch() {

@@ -21,6 +21,7 @@ export function startLive(main, charts) {
   function parameters() {
     const found = Object.fromEntries(new URLSearchParams(location.search));
     if (main.dataset.liveGroup !== undefined) found.group = main.dataset.liveGroup;
+    if (main.dataset.liveTopic !== undefined) found.topic = main.dataset.liveTopic;
     return found;
   }
 

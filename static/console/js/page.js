@@ -1,6 +1,7 @@
 // Every page: theme buttons, keys, and where it is live, the socket and its chart.
 import { startLive } from "./live.js";
 import { startCharts } from "./chart.js";
+import { startForms } from "./forms.js";
 import { startKeys } from "./keys.js";
 import { startTimes } from "./times.js";
 
@@ -31,6 +32,7 @@ function startTheme() {
 }
 
 startTheme();
+startForms();
 startKeys();
 startTimes();
 const charts = startCharts();
