@@ -28,7 +28,8 @@ class AuditQuerySet(models.QuerySet["AuditEvent"]):
 
     def complete(self, key: int, values: dict[str, Any]) -> int:
         """How many rows it was: 0 when the row is complete already."""
-        return super().filter(pk=key, outcome=Outcome.STARTED).update(**values)
+        rows = self.filter(pk=key, outcome=Outcome.STARTED)
+        return super(AuditQuerySet, rows).update(**values)
 
     def update(self, **_values: Any) -> Never:
         raise AppendOnly("the audit is append-only")
