@@ -112,6 +112,11 @@ class ProducerStates:
                 self.entries[producer_id] = entry
         self._undo.clear()
 
+    def active(self, now_wall_ms: int) -> list[tuple[int, ProducerEntry]]:
+        """(producer id, entry) of every producer that is not expired, by id."""
+        oldest = now_wall_ms - self.expiration_ms
+        return sorted(item for item in self.entries.items() if item[1][1] >= oldest)
+
     def expire(self, now_wall_ms: int) -> None:
         """Drop the silent, and the longest silent beyond PRODUCERS_MAX; not while something can be
         undone.

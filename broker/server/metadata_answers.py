@@ -176,14 +176,15 @@ def _describe(broker: Broker, answer: TopicAnswer, operations: int) -> MetadataR
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        partitions=[_describe_partition(broker, topic, state) for state in topic.partitions],
+        partitions=[describe_partition(broker, topic, state) for state in topic.partitions],
         topic_authorized_operations=operations,
     )
 
 
-def _describe_partition(
+def describe_partition(
     broker: Broker, topic: Topic, state: PartitionState
 ) -> MetadataResponsePartition:
+    """Who leads the partition; nobody, LEADER_NOT_AVAILABLE, while it is offline."""
     partition = broker.partitions.get_by_id(topic.topic_id, state.index)
     replicas = list(state.replicas)
     if partition is None or partition.offline_reason is not None:

@@ -138,7 +138,6 @@ def protocol_page() -> str:
     apis = (
         (str(api.key), api.name, f"{api.min_version} to {api.max_version}")
         for api in sorted(APIS.values(), key=lambda api: api.key)
-        if api.is_advertised
     )
     headers = ((f"`{h.name}`", h.written_by, h.meaning) for h in HEADERS)
     return _text(

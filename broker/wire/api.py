@@ -21,6 +21,15 @@ from broker.wire.messages.describe_cluster import DescribeClusterRequest, Descri
 from broker.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from broker.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from broker.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from broker.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+)
+from broker.wire.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
+from broker.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from broker.wire.messages.fetch import FetchRequest, FetchResponse
 from broker.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from broker.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -31,8 +40,16 @@ from broker.wire.messages.incremental_alter_configs import (
 from broker.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from broker.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from broker.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from broker.wire.messages.list_config_resources import (
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
 from broker.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from broker.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from broker.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 from broker.wire.messages.metadata import MetadataRequest, MetadataResponse
 from broker.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from broker.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
@@ -85,8 +102,7 @@ NEVER_FLEXIBLE: Final = VERSION_MAX + 1
 
 class Api(NamedTuple):
     """One API. Versions are inclusive; `codec_from` is the first version that codecs exist for;
-    `flexible_from` is NEVER_FLEXIBLE when no version is flexible; an API that is not advertised is
-    refused by the server.
+    `flexible_from` is NEVER_FLEXIBLE when no version is flexible.
     """
 
     key: int
@@ -97,7 +113,6 @@ class Api(NamedTuple):
     request_type: type[Any]
     response_type: type[Any]
     codec_from: int
-    is_advertised: bool
 
 
 def _api(
@@ -106,7 +121,6 @@ def _api(
     response_type: type[Any],
     *,
     advertise_from: int | None = None,
-    is_advertised: bool = True,
 ) -> Api:
     info = message_info(request_type)
     first, last = info.versions
@@ -123,7 +137,6 @@ def _api(
         request_type,
         response_type,
         first,
-        is_advertised,
     )
 
 
@@ -141,7 +154,7 @@ _TABLE: Final = (
     _api("SyncGroup", SyncGroupRequest, SyncGroupResponse),
     _api("DescribeGroups", DescribeGroupsRequest, DescribeGroupsResponse),
     _api("ListGroups", ListGroupsRequest, ListGroupsResponse),
-    _api("SaslHandshake", SaslHandshakeRequest, SaslHandshakeResponse, is_advertised=False),
+    _api("SaslHandshake", SaslHandshakeRequest, SaslHandshakeResponse),
     _api("ApiVersions", ApiVersionsRequest, ApiVersionsResponse),
     _api("CreateTopics", CreateTopicsRequest, CreateTopicsResponse),
     _api("DeleteTopics", DeleteTopicsRequest, DeleteTopicsResponse),
@@ -153,11 +166,22 @@ _TABLE: Final = (
     _api("DescribeLogDirs", DescribeLogDirsRequest, DescribeLogDirsResponse),
     _api("CreatePartitions", CreatePartitionsRequest, CreatePartitionsResponse),
     _api("DeleteGroups", DeleteGroupsRequest, DeleteGroupsResponse),
+    _api("ElectLeaders", ElectLeadersRequest, ElectLeadersResponse),
     _api(
         "IncrementalAlterConfigs", IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
     ),
+    _api(
+        "ListPartitionReassignments",
+        ListPartitionReassignmentsRequest,
+        ListPartitionReassignmentsResponse,
+    ),
     _api("OffsetDelete", OffsetDeleteRequest, OffsetDeleteResponse),
     _api("DescribeCluster", DescribeClusterRequest, DescribeClusterResponse),
+    _api("DescribeProducers", DescribeProducersRequest, DescribeProducersResponse),
+    _api("ListConfigResources", ListConfigResourcesRequest, ListConfigResourcesResponse),
+    _api(
+        "DescribeTopicPartitions", DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
+    ),
 )
 
 APIS: Final[dict[int, Api]] = {api.key: api for api in _TABLE}
@@ -166,7 +190,7 @@ APIS: Final[dict[int, Api]] = {api.key: api for api in _TABLE}
 def is_supported(key: int, version: int) -> bool:
     """Whether a request of that API and version can be decoded and may be answered."""
     api = APIS.get(key)
-    return api is not None and api.is_advertised and api.codec_from <= version <= api.max_version
+    return api is not None and api.codec_from <= version <= api.max_version
 
 
 def request_header_version(key: int, version: int) -> int:

@@ -29,9 +29,7 @@ from broker.wire.schema import decoder
 from tests.client.conftest import client_settings
 
 Ranges = dict[int, tuple[int, int]]
-OURS: Ranges = {
-    row.key: (row.codec_from, row.max_version) for row in APIS.values() if row.is_advertised
-}
+OURS: Ranges = {row.key: (row.codec_from, row.max_version) for row in APIS.values()}
 
 
 class ScriptedBroker:

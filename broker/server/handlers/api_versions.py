@@ -45,5 +45,4 @@ def advertised_apis(handled: Iterable[int]) -> list[ApiVersion]:
     return [
         ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
         for api in rows
-        if api.is_advertised
     ]

@@ -1,6 +1,4 @@
-"""SaslHandshake (17): choose an authentication mechanism. Never flexible. Declared, not yet
-advertised.
-"""
+"""SaslHandshake (17): choose an authentication mechanism. Never flexible."""
 
 from __future__ import annotations
 
