@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
 
 import pytest
 
 from broker.verify.packages import install_command, missing_packages
+from tests.support import ports
 
 
 @pytest.fixture(scope="session")
 def free_port() -> Callable[[], int]:
     """A function that gives a TCP port of the loopback address which was free a moment ago."""
-
-    def find() -> int:
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-            probe.bind(("127.0.0.1", 0))
-            return int(probe.getsockname()[1])
-
-    return find
+    return ports.free_port
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
