@@ -1,0 +1,634 @@
+"""What an operator does to topics, on a real broker: list, create, grow, settings, delete, delete
+records; and what is refused.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.core.cache import cache
+from django.test import Client
+
+from hermes_console.accounts.models import User
+from hermes_console.accounts.rights import Role
+from hermes_console.audit.models import AuditEvent, Outcome
+from hermes_console.clusters import Cluster, ClusterKind
+from hermes_console.connect import client_for
+from hermes_console.operations.topics_catalogue import forget_catalogue
+from hermes_console.samples.store import SampleStore
+from tests.console.conftest import group, snapshot_of
+from tests.console.kafka_world import World, new_name, running_cluster
+
+pytestmark = [pytest.mark.django_db(databases=("default", "samples")), pytest.mark.timeout(180)]
+API = "/api/admin/v1/clusters/local/topics"
+PAGE = "/clusters/local/topics"
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "a\r\nSet-Cookie: x=1",
+    "../../etc/passwd",
+    "(a+)+$",
+    "x" * 250,
+    "..",
+    "ünïcode",
+    "a b",
+)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with running_cluster(tmp_path_factory.mktemp("topics-broker")) as bootstrap:
+        yield World(bootstrap)
+
+
+@pytest.fixture
+def local(cluster: Cluster, world: World) -> Cluster:
+    cluster.bootstrap_address = world.bootstrap
+    is_foreign = bool(os.environ.get("CONSOLE_TEST_BOOTSTRAP"))
+    cluster.kind = ClusterKind.KAFKA if is_foreign else ClusterKind.OURS
+    cluster.save()
+    forget_catalogue(cluster)
+    return cluster
+
+
+@pytest.fixture
+def viewer(local: Cluster) -> Client:
+    client = Client()
+    client.force_login(User.objects.create(username="vera", role=Role.VIEWER, password="!"))
+    return client
+
+
+def text_of(answer: Any) -> str:
+    return re.sub(r"\s+", " ", html.unescape(answer.content.decode()))
+
+
+def words_of(answer: Any) -> str:
+    """The page's text without its tags."""
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", text_of(answer)))
+
+
+def send(client: Client, method: str, path: str, body: object = None, **headers: str) -> Any:
+    data = "" if body is None else json.dumps(body)
+    return client.generic(method, path, data, content_type="application/json", headers=headers)
+
+
+def config_of(client: Client, topic: str) -> tuple[dict[str, dict[str, Any]], str]:
+    answer = client.get(f"{API}/{topic}/config")
+    assert answer.status_code == 200, answer.json()
+    return {one["name"]: one for one in answer.json()["settings"]}, answer["ETag"]
+
+
+def fields_in(answer: Any) -> dict[str, str]:
+    """The hidden fields of the page's last form that posts."""
+    form = answer.content.decode().split('<form class="actions"')[-1]
+    found = re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)"', form)
+    return {name: html.unescape(value) for name, value in found}
+
+
+# Create
+
+
+def test_created_topic_has_its_partitions_and_settings_and_is_audited(
+    signed_in: Client, local: Cluster
+) -> None:
+    name = new_name("created")
+    posted = {"name": name, "partitions": "3", "value.retention.ms": "3600000"}
+    answer = signed_in.post(f"{PAGE}/new", posted)
+    assert answer.status_code == 302, words_of(answer)
+    assert answer["Location"] == f"{PAGE}/{name}/"
+    page = words_of(signed_in.get(answer["Location"]))
+    assert f"Topic {name} was created" in page
+    assert "Keeps 1 h" in page
+    read = signed_in.get(f"{API}/{name}").json()
+    assert len(read["partitions"]) == 3
+    settings, _ = config_of(signed_in, name)
+    assert settings["retention.ms"]["value"] == "3600000"
+    assert settings["retention.ms"]["comes_from"] == "topic"
+    assert settings["segment.bytes"]["comes_from"] != "topic"
+    assert settings["retention.ms"]["documentation"]
+    event = AuditEvent.objects.get(action="topic.create", target=name)
+    assert (event.actor, event.outcome) == ("admin", Outcome.DONE)
+    assert event.after["configs"] == {"retention.ms": "3600000"}
+
+
+def test_refused_topic_keeps_the_form_and_says_why(signed_in: Client, local: Cluster) -> None:
+    name = new_name("twice.a")
+    assert signed_in.post(f"{PAGE}/new", {"name": name}).status_code == 302
+    again = signed_in.post(f"{PAGE}/new", {"name": name, "partitions": "7"})
+    assert again.status_code == 409
+    assert "exists" in words_of(again)
+    assert 'value="7"' in text_of(again)
+    collides = signed_in.post(f"{PAGE}/new", {"name": name.replace(".", "_")})
+    assert collides.status_code in {409, 422}
+    assert "collide" in words_of(collides)
+    assert name in words_of(collides)
+    bad = signed_in.post(
+        f"{PAGE}/new",
+        {"name": new_name("bad"), "value.retention.ms": "soon", "value.segment.ms": "5000"},
+    )
+    assert bad.status_code == 422
+    page = text_of(bad)
+    assert 'value="soon"' in page
+    assert 'value="5000"' in page
+    assert page.count("field-error") == 1, "the reason stands at the field"
+    assert AuditEvent.objects.filter(action="topic.create", outcome=Outcome.FAILED).count() == 3
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_name_is_refused_and_shown_as_text(
+    signed_in: Client, local: Cluster, name: str
+) -> None:
+    answer = signed_in.post(f"{PAGE}/new", {"name": name})
+    assert answer.status_code == 422
+    assert "<script>alert" not in answer.content.decode()
+    assert "name" in words_of(answer)
+    refused = send(signed_in, "POST", API, {"name": name})
+    assert refused.status_code in {400, 422}, refused.content
+    assert refused["Content-Type"] == "application/problem+json"
+    search = signed_in.get(f"{PAGE}/", {"q": name})
+    assert search.status_code == 200
+    assert "<script>alert" not in search.content.decode()
+    assert "Set-Cookie" not in search
+
+
+def test_dry_run_creates_nothing_and_a_key_creates_once(signed_in: Client, local: Cluster) -> None:
+    name = new_name("keyed")
+    body = {"name": name, "partitions": 2}
+    assert send(signed_in, "POST", API, {**body, "dry_run": True}).status_code == 200
+    assert signed_in.get(f"{API}/{name}").status_code == 404
+    key = {"Idempotency-Key": name}
+    first = send(signed_in, "POST", API, body, **key)
+    assert first.status_code == 201
+    assert first["Location"] == f"{API}/{name}"
+    second = send(signed_in, "POST", API, body, **key)
+    assert (second.status_code, second.json()) == (201, first.json())
+    assert second["Idempotency-Replayed"] == "true"
+    assert AuditEvent.objects.filter(action="topic.create", target=name).count() == 1
+    assert send(signed_in, "POST", API, body).status_code == 409
+
+
+# Grow
+
+
+def test_growing_warns_that_keys_move_and_refuses_to_shrink(
+    signed_in: Client, local: Cluster, world: World
+) -> None:
+    topic = world.topic(2, 0)
+    page = words_of(signed_in.get(f"{PAGE}/{topic}/grow"))
+    assert "Keys move." in page
+    for wanted in ("2", "1", "0", "-1", "many", "10001", "9" * 30):
+        answer = signed_in.post(f"{PAGE}/{topic}/grow", {"partitions": wanted})
+        assert answer.status_code == 422, wanted
+    assert len(signed_in.get(f"{API}/{topic}").json()["partitions"]) == 2
+    assert signed_in.post(f"{PAGE}/{topic}/grow", {"partitions": "5"}).status_code == 302
+    assert len(signed_in.get(f"{API}/{topic}").json()["partitions"]) == 5
+    grown = send(signed_in, "POST", f"{API}/{topic}/partitions", {"count": 6})
+    assert (grown.status_code, grown.json()["partition_count"]) == (200, 6)
+
+
+# Settings
+
+
+def test_settings_are_reviewed_before_they_are_saved_and_can_be_taken_back(
+    signed_in: Client, local: Cluster, world: World
+) -> None:
+    topic = world.topic(1, 0)
+    address = f"{PAGE}/{topic}/settings"
+    etag = re.search(r'name="etag" value="([^"]+)"', signed_in.get(address).content.decode())
+    assert etag
+    review = signed_in.post(
+        address, {"step": "review", "etag": etag[1], "value.retention.ms": "86400000"}
+    )
+    assert review.status_code == 200, words_of(review)
+    assert "86400000 1 d" in words_of(review)
+    settings, before = config_of(signed_in, topic)
+    assert settings["retention.ms"]["comes_from"] != "topic", "a review changes nothing"
+    saved = signed_in.post(address, {**fields_in(review), "step": "save"})
+    assert saved.status_code == 302, words_of(saved)
+    settings, after = config_of(signed_in, topic)
+    assert settings["retention.ms"]["value"] == "86400000"
+    assert before != after
+    event = AuditEvent.objects.get(action="topic.configure", target=topic)
+    assert set(event.after) == {"retention.ms"}, "only what was changed is written"
+    review = signed_in.post(
+        address,
+        {
+            "step": "review",
+            "etag": re.search(r'name="etag" value="([^"]+)"', text_of(signed_in.get(address)))[1],  # type: ignore[index]
+            "reset.retention.ms": "on",
+        },
+    )
+    assert "inherited" in words_of(review)
+    assert signed_in.post(address, {**fields_in(review), "step": "save"}).status_code == 302
+    settings, _ = config_of(signed_in, topic)
+    assert settings["retention.ms"]["comes_from"] != "topic"
+
+
+def test_settings_that_somebody_else_changed_meanwhile_are_not_overwritten(
+    signed_in: Client, local: Cluster, world: World
+) -> None:
+    topic = world.topic(1, 0)
+    address = f"{PAGE}/{topic}/settings"
+    etag = re.search(r'name="etag" value="([^"]+)"', text_of(signed_in.get(address)))
+    assert etag
+    _, if_match = config_of(signed_in, topic)
+    client_for(local).alter_topic_config(topic, {"segment.ms": "7200000"})
+    for step in ("review", "save"):
+        answer = signed_in.post(
+            address, {"step": step, "etag": etag[1], "value.retention.ms": "1000000"}
+        )
+        assert answer.status_code == 412
+        assert "changed by somebody else" in words_of(answer)
+        assert 'value="1000000"' in text_of(answer), "what was typed is kept"
+    stale = {"If-Match": if_match}
+    patched = send(signed_in, "PATCH", f"{API}/{topic}/config", {"retention.ms": "1"}, **stale)
+    assert patched.status_code == 412
+    without = send(signed_in, "PATCH", f"{API}/{topic}/config", {"retention.ms": "1000"})
+    assert without.status_code == 428
+    settings, fresh = config_of(signed_in, topic)
+    assert settings["retention.ms"]["comes_from"] != "topic"
+    good = send(
+        signed_in,
+        "PATCH",
+        f"{API}/{topic}/config",
+        {"retention.ms": "1000000", "segment.ms": None},
+        **{"If-Match": fresh},
+    )
+    assert good.status_code == 200, good.json()
+    assert {one["name"]: one["after"] for one in good.json()["changes"]} == {
+        "retention.ms": "1000000",
+        "segment.ms": None,
+    }
+
+
+def test_bad_setting_is_refused_by_the_broker_before_anything_is_saved(
+    signed_in: Client, local: Cluster, world: World
+) -> None:
+    topic = world.topic(1, 0)
+    address = f"{PAGE}/{topic}/settings"
+    etag = re.search(r'name="etag" value="([^"]+)"', text_of(signed_in.get(address)))
+    assert etag
+    answer = signed_in.post(
+        address, {"step": "review", "etag": etag[1], "value.max.message.bytes": "-5"}
+    )
+    assert answer.status_code == 422
+    assert "max.message.bytes" in words_of(answer)
+    assert 'value="-5"' in text_of(answer)
+    for body in ({}, [], {"retention.ms": 5}, {"no.such.setting": "1"}, {"": "1"}):
+        refused = send(signed_in, "PATCH", f"{API}/{topic}/config", body, **{"If-Match": "*"})
+        assert refused.status_code in {400, 422}, (body, refused.content)
+
+
+# Delete
+
+
+def test_delete_shows_what_is_lost_and_wants_the_name(
+    signed_in: Client, local: Cluster, world: World
+) -> None:
+    topic = world.topic(2, 30)
+    SampleStore(local.pk).write(snapshot_of(group("payments", topics=(topic,))), [])
+    page = words_of(signed_in.get(f"{PAGE}/{topic}/delete"))
+    assert re.search(r"2 partitions with 60 messages", page), page
+    assert "1 group reads it" in page
+    assert "payments" in page
+    for typed in ("", topic[:-1], topic.upper(), f" {topic}"):
+        answer = signed_in.post(f"{PAGE}/{topic}/delete", {"confirmation": typed})
+        assert answer.status_code == 422, typed
+        assert "Nothing was changed" in words_of(answer)
+    assert signed_in.get(f"{API}/{topic}").status_code == 200
+    gone = signed_in.post(f"{PAGE}/{topic}/delete", {"confirmation": topic})
+    assert gone["Location"] == f"{PAGE}/"
+    wait_for_404(signed_in, topic)
+    missing = signed_in.get(f"{PAGE}/{topic}/")
+    assert missing.status_code == 404
+    assert "may have been deleted" in words_of(missing)
+    assert AuditEvent.objects.filter(action="topic.delete", outcome=Outcome.REFUSED).count() == 4
+    assert AuditEvent.objects.filter(action="topic.delete", outcome=Outcome.DONE).count() == 1
+
+
+def wait_for_404(client: Client, topic: str) -> None:
+    end = time.monotonic() + 20
+    while client.get(f"{API}/{topic}").status_code != 404:
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def test_topic_created_anew_since_the_page_was_opened_is_not_deleted(
+    signed_in: Client, local: Cluster, world: World
+) -> None:
+    topic = world.topic(1, 0)
+    seen = signed_in.get(f"{API}/{topic}").json()["topic_id"]
+    client_for(local).delete_topics([topic])
+    wait_for_404(signed_in, topic)
+    client_for(local).create_topic(topic, partition_count=1)
+    answer = signed_in.post(f"{PAGE}/{topic}/delete", {"confirmation": topic, "topic_id": seen})
+    assert answer.status_code == 409
+    assert "created anew" in words_of(answer)
+    assert signed_in.get(f"{API}/{topic}").status_code == 200
+    assert send(signed_in, "DELETE", f"{API}/{topic}?topic_id={seen}").status_code == 409
+    assert send(signed_in, "DELETE", f"{API}/{topic}").status_code == 204
+
+
+# Delete records
+
+
+def test_records_are_deleted_as_the_preview_showed(
+    signed_in: Client, local: Cluster, world: World
+) -> None:
+    topic = world.topic(2, 40)
+    address = f"{PAGE}/{topic}/delete-records"
+    preview = signed_in.post(
+        address, {"step": "preview", "mode": "time", "time": "1970-01-01T00:16:50"}
+    )
+    assert "20 records would be deleted" in words_of(preview), words_of(preview)
+    world.produce(topic, 2, 5)
+    form = preview.content.decode().split('aria-label="Delete these records"')[1]
+    fields = dict(re.findall(r'name="([a-z_]+)" value="([^"]*)"', form.split("</form>")[0]))
+    wrong = signed_in.post(address, {**fields, "confirmation": "orders"})
+    assert wrong.status_code == 422
+    assert "20 records would be deleted" in words_of(wrong), "the preview stays"
+    done = signed_in.post(address, {**fields, "confirmation": topic})
+    assert done.status_code == 302, words_of(done)
+    rows = signed_in.get(f"{API}/{topic}").json()["partitions"]
+    assert [(one["start_offset"], one["end_offset"]) for one in rows] == [("10", "45")] * 2
+    assert "Deleted 20 records from 2 partitions" in words_of(signed_in.get(done["Location"]))
+
+
+def test_records_before_an_offset_and_what_is_out_of_range(
+    signed_in: Client, local: Cluster, world: World
+) -> None:
+    topic = world.topic(1, 40)
+    records = f"{API}/{topic}/records"
+    dry = send(signed_in, "DELETE", records, {"before_offsets": {"0": "15"}, "dry_run": True})
+    assert dry.json()["partitions"][0]["count"] == "15"
+    assert signed_in.get(f"{API}/{topic}").json()["partitions"][0]["start_offset"] == "0"
+    done = send(signed_in, "DELETE", records, {"before_offsets": {"0": "15"}})
+    assert done.json()["partitions"][0]["new_start_offset"] == "15"
+    assert signed_in.get(f"{API}/{topic}").json()["message_count"] == "25"
+    for body in (
+        {"before_offsets": {"0": "41"}},
+        {"before_offsets": {"0": "-1"}},
+        {"before_offsets": {"9": "1"}},
+        {"before_offsets": {"x": "1"}},
+        {"before_offsets": {}},
+        {"before_offsets": {"0": "9" * 19}},
+        {},
+        {"before_offsets": {"0": "1"}, "before_time_ms": "1"},
+    ):
+        refused = send(signed_in, "DELETE", records, body)
+        assert refused.status_code in {400, 422}, (body, refused.content)
+    page = signed_in.post(
+        f"{PAGE}/{topic}/delete-records",
+        {"step": "preview", "mode": "offset", "partition": "0", "offset": "99"},
+    )
+    assert page.status_code == 422
+    assert "15 to 40" in words_of(page)
+    forged = signed_in.post(
+        f"{PAGE}/{topic}/delete-records",
+        {"step": "delete", "offsets": "0:1 <x>:2", "confirmation": topic},
+    )
+    assert forged.status_code == 422
+
+
+# The list
+
+
+def test_list_is_filtered_ordered_and_paged_on_the_server(
+    signed_in: Client, local: Cluster, world: World
+) -> None:
+    prefix = new_name("many")
+    client = client_for(local)
+    for number in range(60):
+        client.create_topic(f"{prefix}-{number:02}", partition_count=1 + (number == 7))
+    forget_catalogue(local)
+    page = text_of(signed_in.get(f"{PAGE}/", {"q": prefix.upper()}))
+    assert f"{prefix}-49" in page
+    assert f"{prefix}-50" not in page
+    assert "page 1 of 2" in page
+    second = text_of(signed_in.get(f"{PAGE}/", {"q": prefix, "page": "2"}))
+    assert f"{prefix}-59" in second
+    ordered = text_of(signed_in.get(f"{PAGE}/", {"q": prefix, "sort": "partitions"}))
+    assert re.search(r'<tr data-key="([^"]+)"', ordered)[1] == f"{prefix}-07"  # type: ignore[index]
+    first = signed_in.get(API, {"q": prefix, "limit": "25"}).json()
+    names = [one["name"] for one in first["topics"]]
+    rest = signed_in.get(API, {"q": prefix, "limit": "200", "cursor": first["next_cursor"]}).json()
+    names += [one["name"] for one in rest["topics"]]
+    assert names == [f"{prefix}-{number:02}" for number in range(60)]
+    assert rest["next_cursor"] is None
+    assert signed_in.get(API, {"cursor": "!"}).status_code == 400
+    piece = signed_in.get(f"{PAGE}/", {"q": prefix}, headers={"HX-Request": "true"})
+    assert "<html" not in piece.content.decode()
+
+
+def test_row_shows_size_rate_retention_and_readers_with_their_lag(
+    signed_in: Client, local: Cluster, world: World
+) -> None:
+    topic = world.topic(2, 50, config={"retention.ms": "7200000", "retention.bytes": "1048576"})
+    producer_now(world, topic, 120)
+    SampleStore(local.pk).write(
+        snapshot_of(group("settlement", lag=18_230, topics=(topic,))), details_of(topic, 18_230)
+    )
+    row = signed_in.get(API, {"q": topic}).json()["topics"][0]
+    assert int(row["size_bytes"]) > 1_000
+    assert row["messages_in_per_second"] == pytest.approx(2.0)
+    assert row["groups"] == [
+        {
+            "name": "settlement",
+            "state": "Stable",
+            "verdict": "fine",
+            "lag": "18230",
+            "lag_seconds": 1823.0,
+            "member_count": 1,
+        }
+    ]
+    page = words_of(signed_in.get(f"{PAGE}/", {"q": topic}))
+    assert "2 h or 1.0 MiB a partition" in page
+    assert "settlement lag 18,230" in page
+
+
+def producer_now(world: World, topic: str, count: int) -> None:
+    client_settings = {"bootstrap.servers": world.bootstrap}
+    from confluent_kafka import Producer
+
+    producer = Producer(client_settings)
+    for number in range(count):
+        producer.produce(topic, b"%d" % number, partition=0)
+    assert producer.flush(30) == 0
+
+
+def details_of(topic: str, lag: int) -> list[Any]:
+    from hermes_console.samples.snapshot import GroupDetail, MemberSnapshot
+    from tests.console.conftest import partition
+
+    return [
+        GroupDetail(
+            group("settlement", lag=lag, topics=(topic,)),
+            (partition(0, lag=lag, topic=topic),),
+            (MemberSnapshot("m-1", "", "app", "10.0.0.1", 1),),
+        )
+    ]
+
+
+def test_list_asks_the_cluster_about_visible_rows_only(
+    signed_in: Client, local: Cluster, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.clear()
+    client = client_for(local)
+    asked: list[int] = []
+    configs, offsets = client.topic_configs, client.offsets
+    monkeypatch.setattr(
+        client, "topic_configs", lambda names: asked.append(len(list(names))) or configs(names)
+    )
+    monkeypatch.setattr(
+        client,
+        "offsets",
+        lambda wanted: asked.append(len({one.topic for one in wanted})) or offsets(wanted),
+    )
+    for number in range(60):
+        client.create_topic(new_name(f"visible-{number}"), partition_count=1)
+    forget_catalogue(local)
+    assert signed_in.get(f"{PAGE}/").status_code == 200
+    assert asked
+    assert max(asked) <= 50
+    calls = len(asked)
+    assert signed_in.get(f"{PAGE}/").status_code == 200
+    assert len(asked) == calls, "a second viewer of the same rows asks nothing"
+
+
+# Rights, addresses, outages
+
+
+def test_viewer_looks_but_every_act_is_refused_and_audited(
+    viewer: Client, local: Cluster, world: World
+) -> None:
+    topic = world.topic(1, 10)
+    assert "Create a topic" not in words_of(viewer.get(f"{PAGE}/"))
+    assert "Delete topic" not in words_of(viewer.get(f"{PAGE}/{topic}/"))
+    acts = [
+        ("new", {"name": new_name("no")}),
+        (f"{topic}/grow", {"partitions": "4"}),
+        (f"{topic}/settings", {"step": "save", "value.retention.ms": "1000"}),
+        (f"{topic}/delete", {"confirmation": topic}),
+        (f"{topic}/delete-records", {"step": "delete", "offsets": "0:5", "confirmation": topic}),
+    ]
+    for path, body in acts:
+        answer = viewer.post(f"{PAGE}/{path}", body)
+        assert answer.status_code == 403, path
+        assert "may not create, change and delete topics" in words_of(answer), path
+        assert "operator" in words_of(answer)
+    calls = [
+        send(viewer, "POST", API, {"name": new_name("no")}),
+        send(viewer, "DELETE", f"{API}/{topic}"),
+        send(viewer, "POST", f"{API}/{topic}/partitions", {"count": 4}),
+        send(viewer, "PATCH", f"{API}/{topic}/config", {"retention.ms": "1"}),
+        send(viewer, "DELETE", f"{API}/{topic}/records", {"before_offsets": {"0": "5"}}),
+    ]
+    assert [one.status_code for one in calls] == [403] * 5
+    assert AuditEvent.objects.filter(actor="vera", outcome=Outcome.REFUSED).count() == 10
+    read = viewer.get(f"{API}/{topic}").json()
+    assert (read["message_count"], len(read["partitions"])) == ("10", 1)
+
+
+def test_nothing_changes_by_get(signed_in: Client, local: Cluster, world: World) -> None:
+    topic = world.topic(1, 10)
+    queries = {
+        "grow": {"partitions": "9"},
+        "settings": {"step": "save", "value.retention.ms": "1000"},
+        "delete": {"confirmation": topic},
+        "delete-records": {"step": "delete", "offsets": "0:5", "confirmation": topic},
+    }
+    for path, query in queries.items():
+        assert signed_in.get(f"{PAGE}/{topic}/{path}", query).status_code == 200
+    assert signed_in.get(f"{PAGE}/new", {"name": f"{topic}-x"}).status_code == 200
+    read = signed_in.get(f"{API}/{topic}").json()
+    assert (read["message_count"], len(read["partitions"])) == ("10", 1)
+    assert signed_in.get(f"{API}/{topic}-x").status_code == 404
+    assert not AuditEvent.objects.exists()
+
+
+def test_acts_need_the_csrf_token(local: Cluster, user: User, world: World) -> None:
+    topic = world.topic(1, 0)
+    strict = Client(enforce_csrf_checks=True)
+    strict.force_login(user)
+    answer = strict.post(f"{PAGE}/{topic}/delete", {"confirmation": topic})
+    assert answer.status_code == 403
+    assert send(strict, "DELETE", f"{API}/{topic}").status_code == 403
+    assert strict.get(f"{API}/{topic}").status_code == 200
+
+
+def test_unknown_topic_is_a_404_everywhere(signed_in: Client, local: Cluster) -> None:
+    for path in ("", "grow", "settings", "delete", "delete-records"):
+        answer = signed_in.get(f"{PAGE}/nope/{path}")
+        assert answer.status_code == 404, path
+        assert "There is no topic 'nope'" in words_of(answer)
+    assert signed_in.get(f"{PAGE}/nope/rates").status_code == 404
+    for method, path, body in (
+        ("GET", "", None),
+        ("DELETE", "", None),
+        ("GET", "/config", None),
+        ("POST", "/partitions", {"count": 3}),
+        ("DELETE", "/records", {"before_offsets": {"0": "1"}}),
+    ):
+        answer = send(signed_in, method, f"{API}/nope{path}", body)
+        assert answer.status_code == 404, path
+        assert answer["Content-Type"] == "application/problem+json"
+
+
+def test_internal_topic_is_shown_and_never_changed(
+    signed_in: Client, local: Cluster, world: World
+) -> None:
+    topic = world.topic(1, 5)
+    world.commit(new_name("committer"), topic, 3)
+    forget_catalogue(local)
+    name = "__consumer_offsets"
+    assert name not in text_of(signed_in.get(f"{PAGE}/"))
+    assert name in text_of(signed_in.get(f"{PAGE}/", {"show": "internal"}))
+    page = words_of(signed_in.get(f"{PAGE}/{name}/"))
+    assert "looked at here, never changed" in page
+    assert "Delete topic" not in page
+    answer = signed_in.post(f"{PAGE}/{name}/delete", {"confirmation": name})
+    assert answer.status_code == 409
+    assert "belongs to the cluster itself" in words_of(answer)
+    for method, path, body in (
+        ("DELETE", "", None),
+        ("POST", "/partitions", {"count": 99}),
+        ("DELETE", "/records", {"before_offsets": {"0": "0"}}),
+    ):
+        assert send(signed_in, method, f"{API}/{name}{path}", body).status_code == 409
+    patched = send(
+        signed_in, "PATCH", f"{API}/{name}/config", {"retention.ms": "1"}, **{"If-Match": "*"}
+    )
+    assert patched.status_code == 409
+
+
+def test_cluster_that_does_not_answer_is_said_not_an_error(
+    signed_in: Client, cluster: Cluster, free_port: Any
+) -> None:
+    from hermes_console import connect
+
+    cluster.bootstrap_address = f"127.0.0.1:{free_port()}"
+    cluster.save()
+    quick = connect.new_client(cluster.bootstrap_address, timeout_ms=700)
+    connect._clients[cluster.pk, cluster.bootstrap_address] = quick
+    page = signed_in.get(f"{PAGE}/")
+    assert page.status_code == 200
+    assert "The topics are not known now" in words_of(page)
+    assert signed_in.get(f"{PAGE}/orders/").status_code in {502, 504}
+    assert signed_in.get(API).status_code in {502, 504}
+
+
+def test_rates_come_from_the_log_itself(signed_in: Client, local: Cluster, world: World) -> None:
+    topic = world.topic(1, 0)
+    producer_now(world, topic, 300)
+    points = signed_in.get(f"{PAGE}/{topic}/rates", {"span": "15m"}).json()["points"]
+    assert len(points) == 30
+    assert sum(float(value) for _, value in points[:-2]) == 0
+    assert sum(float(value) * 30 for _, value in points) == pytest.approx(300, rel=0.02)
+    twin = signed_in.get(f"{PAGE}/{topic}/rates", headers={"HX-Request": "true"})
+    assert words_of(twin).count(":") >= 30
