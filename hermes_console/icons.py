@@ -52,6 +52,10 @@ ICONS: Final[dict[str, str]] = {
         '<path d="M4 7h.01M6.7 7h.01M9.3 7h.01M12 7h.01M5 10h6"/>'
     ),
     "key": '<circle cx="5.5" cy="10.5" r="2.75"/><path d="m7.5 8.5 5-5M10.5 5.5l1.8 1.8"/>',
+    "download": '<path d="M8 2.5v7.5M4.8 7 8 10.2 11.2 7M2.5 13.5h11"/>',
+    "messages": (
+        '<rect x="2" y="3.5" width="12" height="9" rx="1.5"/><path d="m2.5 5 5.5 4 5.5-4"/>'
+    ),
     "moon": '<path d="M13 9.6A5.5 5.5 0 0 1 6.4 3a5.5 5.5 0 1 0 6.6 6.6z"/>',
     "pause": '<path d="M5.5 3.5v9M10.5 3.5v9"/>',
     "play": '<path d="m5 3.5 7.5 4.5L5 12.5z"/>',

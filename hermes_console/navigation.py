@@ -32,6 +32,9 @@ PAGES: Final = (
     Page("Overview", "gauge", "", "hermes_console.pages.overview.urls", "overview:overview"),
     Page("Brokers", "broker", "brokers/", "hermes_console.pages.brokers.urls", "brokers:list"),
     Page("Topics", "topics", "topics/", "hermes_console.pages.topics.urls", "topics:list"),
+    Page(
+        "Messages", "messages", "messages/", "hermes_console.pages.messages.urls", "messages:topics"
+    ),
     Page("Groups", "groups", "groups/", "hermes_console.pages.groups.urls", "groups:list"),
 )
 

@@ -34,6 +34,7 @@ from hermes_console.operations.messages_query import (
     Cursor,
     Direction,
     Start,
+    is_topic_name,
 )
 from hermes_console.operations.messages_reading import Fetch, Page, Stop, read_page
 from hermes_console.operations.messages_rows import Message, messages_of
@@ -157,6 +158,7 @@ def topic_facts(client: BlockingClient, topic: str, *, only: int | None = None) 
 
     Raises Refused for a partition that is not there, ClientError.
     """
+    check_name(topic)
     view = client.describe_topic(topic)
     numbers = [row.partition for row in view.partitions]
     if only is not None:
@@ -214,6 +216,17 @@ def fetch_from(client: BlockingClient, topic: str, *, purpose: str = "browse") -
         )
 
     return fetch
+
+
+def check_name(topic: str) -> None:
+    """Raises Refused for what no topic is named."""
+    if not is_topic_name(topic):
+        raise Refused(
+            404,
+            "no-such-topic",
+            "There is no such topic: a topic's name has 1 to 249 of a-z, A-Z, 0-9, '.', '_' and "
+            "'-'.",
+        )
 
 
 def no_partition(topic: str, partition: int, count: int) -> Refused:

@@ -139,4 +139,4 @@ def time_text(timestamp_ms: int) -> str:
 
 
 def _content_cells(content: dict[str, Any] | None) -> tuple[str, str]:
-    return ("null", "") if content is None else (content["encoding"], content["data"])
+    return ("null", "") if content is None else (content["encoding"], content["content"])

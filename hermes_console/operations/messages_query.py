@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -41,6 +42,14 @@ class Direction(StrEnum):
 
     OLDER = "older"
     NEWER = "newer"
+
+
+TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+def is_topic_name(name: str) -> bool:
+    """Whether a topic can have that name at all."""
+    return TOPIC_NAME.fullmatch(name) is not None and name not in {".", ".."}
 
 
 class BadCursor(ValueError):

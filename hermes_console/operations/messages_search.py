@@ -18,6 +18,7 @@ from hermes_console.connect import client_for
 from hermes_console.errors import Refused
 from hermes_console.operations.messages import (
     TopicFacts,
+    check_name,
     fetch_from,
     find_one,
     no_partition,
@@ -89,6 +90,7 @@ def start_search(actor: Actor, cluster: Cluster, topic: str, criteria: Criteria)
 def get_search(actor: Actor, cluster: Cluster, topic: str, key: str) -> SearchJob:
     """Raises NotAllowed; Refused when there is none of that key, or it was forgotten."""
     require(actor, Right.MESSAGES_READ, cluster=cluster, target=topic)
+    check_name(topic)
     job = SearchJob.objects.filter(cluster=cluster, topic=topic, key=key).first()
     if job is None:
         raise Refused(404, "no-such-search", f"There is no such search of {topic}: start it again.")
@@ -98,6 +100,7 @@ def get_search(actor: Actor, cluster: Cluster, topic: str, key: str) -> SearchJo
 def list_searches(actor: Actor, cluster: Cluster, topic: str) -> list[SearchJob]:
     """The newest searches of the topic. Raises NotAllowed."""
     require(actor, Right.MESSAGES_READ, cluster=cluster, target=topic)
+    check_name(topic)
     return list(SearchJob.objects.filter(cluster=cluster, topic=topic)[:LISTED_MAX])
 
 

@@ -121,9 +121,9 @@ def hex_rows(content: bytes) -> str:
 
 
 def portable(content: bytes | None, limit: int | None = None) -> dict[str, object] | None:
-    """For JSON: {"encoding": "utf-8" | "base64", "data", "size", "is_truncated"}; None for null.
+    """For JSON: {"encoding": "utf-8" | "base64", "content", "size", "is_truncated"}; None for null.
 
-    `size` is that of all bytes, as text; nothing is lost in `data`: what is not UTF-8 is base64.
+    `size` is that of all bytes, as text; nothing is lost: what is not UTF-8 is base64.
     """
     if content is None:
         return None
@@ -132,7 +132,7 @@ def portable(content: bytes | None, limit: int | None = None) -> dict[str, objec
     text = decoded(head, is_cut=is_cut)
     return {
         "encoding": "base64" if text is None else "utf-8",
-        "data": base64.b64encode(head).decode() if text is None else text,
+        "content": base64.b64encode(head).decode() if text is None else text,
         "size": str(len(content)),
         "is_truncated": is_cut,
     }

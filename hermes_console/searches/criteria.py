@@ -62,6 +62,12 @@ class Criteria:
                 raise BadCriteria(name, f"At most {NEEDLE_BYTES_MAX} bytes can be looked for.")
             if name.endswith("contains") and needle == b"":
                 raise BadCriteria(name, "Everything contains nothing: enter what to look for.")
+        for name in ("header_name", "json_path", "json_equals"):
+            text = getattr(self, name) or ""
+            if len(text) > NEEDLE_BYTES_MAX or "\0" in text:
+                raise BadCriteria(
+                    name, f"At most {NEEDLE_BYTES_MAX} characters, and no NUL, can be looked for."
+                )
         if (self.header_name is None) != (self.header_equals is None):
             raise BadCriteria("header_name", "A header is looked for by its name and its value.")
         if (self.json_path is None) != (self.json_equals is None):
