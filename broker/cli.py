@@ -134,6 +134,39 @@ def _serve_help() -> str:
     )
 
 
+def _gateway(arguments: Sequence[str]) -> int:
+    if {"-h", "--help"} & set(arguments):
+        print(_gateway_help())
+        return 0
+    from broker.gateway.serve import main as gateway
+
+    return gateway(arguments)
+
+
+def _gateway_help() -> str:
+    from broker.config.gateway import GatewaySettings
+    from broker.config.setting import settings_of
+    from broker.config.sources import GATEWAY_PREFIX, flag_name
+
+    rows = settings_of(GatewaySettings).values()
+    settings = [f"  {flag_name(row.name)}\n      {row.documentation}" for row in rows]
+    return "\n".join(
+        [
+            "usage: hermes gateway [--config FILE] [--bootstrap-servers HOST:PORT] [--port N]"
+            " [--SETTING VALUE]…",
+            "",
+            "Put, fetch and commit over HTTP, in front of HermesMQ or Apache Kafka. Settings come",
+            f"from FILE (YAML, one flat line each), from variables ({GATEWAY_PREFIX}PORT is port)",
+            "and from flags, which win.",
+            "",
+            "  --supervised     stop when standard input closes",
+            "",
+            "settings:",
+            *settings,
+        ]
+    )
+
+
 def _demo(arguments: Sequence[str]) -> int:
     from broker.demo.command import main as demo
 
@@ -196,6 +229,7 @@ def version() -> str:
 COMMANDS: Final = (
     Command("up", "broker, console and (with --demo) a workload, on this machine", _up),
     Command("serve", "one broker", _serve),
+    Command("gateway", "put, fetch and commit messages over HTTP", _gateway),
     Command("demo", "produce and consume order events on a cluster that runs", _demo),
     Command("test", "every test; installs or names missing system packages", _test),
     Command("check", "lint, types, import direction, templates, tidy tests", _check),

@@ -1,0 +1,209 @@
+"""Puts: from a message to its partition and, once it is stored, to its answer; an id that is known
+gets its first answer.
+
+Not here: HTTP, sending, the ids topic. All that decides between looking an id up and queuing its
+put happens without an await, so two puts of one id never both go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from broker.client.cluster import Cluster, TopicView
+from broker.client.failure import ClientError
+from broker.client.partitioner import StickyPartitioner, murmur2_partition
+from broker.config.gateway import GatewaySettings
+from broker.gateway.ids import id_key
+from broker.gateway.lane import Answer, Call, Outcome, Put
+from broker.gateway.ledger import Ledger
+from broker.gateway.message import Message
+from broker.gateway.problem import Problem, problem_of
+from broker.gateway.sender import Sender
+from broker.headers import MESSAGE_ID
+from broker.metrics import GatewayMetrics
+from broker.model import TopicPartition, format_uuid
+from broker.records.build import encode_body
+
+STICKY_BYTES: Final = 16_384
+SWEEP_S: Final = 0.1
+GRACE_MS: Final = 300
+"""The sender fails first what is surely not stored."""
+
+
+class Putting:
+    """One for the process. `await run()` ends waits that are over."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        sender: Sender,
+        ledger: Ledger,
+        settings: GatewaySettings,
+        metrics: GatewayMetrics,
+    ) -> None:
+        self._cluster = cluster
+        self._clock = cluster.clock
+        self._sender = sender
+        self._ledger = ledger
+        self._settings = settings
+        self._metrics = metrics
+        self._sticky = StickyPartitioner(cluster.ids, STICKY_BYTES)
+        self._calls: dict[Call, None] = {}  # in the order of their deadlines
+
+    async def put(
+        self, messages: Sequence[Message | Problem], ids: list[str]
+    ) -> Sequence[Outcome | None]:
+        """Per message its answer, or why there is none; None when it is not known in time.
+
+        `ids` gets the message ids, those that were made here too. With acks 0 an answer comes at
+        once, without an offset. Cancellation leaves the puts on their way.
+        """
+        views = await self._find_topics(messages)
+        now_ms = self._clock.monotonic_ms()
+        deadline_ms = now_ms + self._settings.request_timeout_ms + GRACE_MS
+        call = Call(len(messages), asyncio.get_running_loop().create_future(), deadline_ms)
+        for index, message in enumerate(messages):
+            if isinstance(message, Problem):
+                ids.append("")
+                call.finish(index, message)
+                continue
+            ids.append(message.message_id or format_uuid(self._cluster.ids.uuid()))
+            view = views[message.topic]
+            if isinstance(view, Problem):
+                call.finish(index, view)
+                continue
+            try:
+                self._put(call, index, message, ids[-1].encode(), view, now_ms)
+            except Problem as problem:
+                call.finish(index, problem)
+        if call.left:
+            self._calls[call] = None
+            await call.future
+        return call.outcomes
+
+    async def run(self) -> None:
+        """Tell those whose deadline has passed; until cancelled."""
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            now_ms = self._clock.monotonic_ms()
+            for call in list(self._calls):
+                if call.future.done():
+                    del self._calls[call]
+                elif call.deadline_ms <= now_ms:
+                    del self._calls[call]
+                    call.expire()
+
+    async def _find_topics(
+        self, messages: Sequence[Message | Problem]
+    ) -> dict[str, TopicView | Problem]:
+        views: dict[str, TopicView | Problem] = {}
+        for message in messages:
+            if isinstance(message, Problem) or message.topic in views:
+                continue
+            views[message.topic] = await find_topic(self._cluster, self._settings, message.topic)
+        return views
+
+    def _put(
+        self,
+        call: Call,
+        index: int,
+        message: Message,
+        message_id: bytes,
+        view: TopicView,
+        now_ms: float,
+    ) -> None:
+        key = id_key(view.name, view.topic_id, message_id)
+        is_kept = message.message_id is not None
+        if is_kept and self._repeat(call, index, message, key):
+            return
+        self._check_room(now_ms, is_kept=is_kept)
+        headers = [(MESSAGE_ID.name, message_id), *message.headers]
+        put = Put(
+            encode_body(message.key, message.value, headers), key, message.digest, is_kept=is_kept
+        )
+        count = len(view.partitions)
+        if message.key is None:
+            partition = self._sticky.partition(view.name, count, put.size)
+        else:
+            partition = murmur2_partition(message.key, count)
+        lane = self._sender.lane(TopicPartition(view.name, partition), view.topic_id)
+        if is_kept:
+            self._ledger.pending[key] = put
+        acks = message.acks or 1
+        if message.acks == 0:
+            call.finish(index, Answer(partition, -1, -1))
+        else:
+            put.waiters.append((call, index, False))
+        lane.append(put, acks, now_ms)
+        self._sender.on_appended(lane, put.size)
+
+    def _repeat(self, call: Call, index: int, message: Message, key: bytes) -> bool:
+        """Whether the id is known; then the call gets the first answer, now or when there is one.
+
+        Raises Problem when another message has the id.
+        """
+        put = self._ledger.pending.get(key)
+        first = self._ledger.index.find(key) if put is None else None
+        if put is None and first is None:
+            return False
+        digest = put.digest if put is not None else first.digest if first is not None else b""
+        if digest != message.digest:
+            raise Problem(
+                "MESSAGE_ID_CONFLICT",
+                f"messageId {message.message_id!r} was given to a message with another key, body "
+                f"or headers on topic {message.topic!r}: take a new id for another message",
+                field="messageId",
+            )
+        self._metrics.duplicates_total.add()
+        if first is not None:
+            answer = Answer(first.partition, first.offset, first.high_watermark, is_duplicate=True)
+            call.finish(index, answer)
+        elif put is not None:
+            put.waiters.append((call, index, True))
+        return True
+
+    def _check_room(self, now_ms: float, *, is_kept: bool) -> None:
+        """Raises Problem when nothing more is taken now."""
+        self._ledger.check_writable()
+        left_ms = self._sender.throttled_until_ms - now_ms
+        if left_ms > 0:
+            raise Problem(
+                "THROTTLED",
+                "the cluster's quota for this gateway is used up: send again after Retry-After",
+                retry_after_s=math.ceil(left_ms / 1000),
+            )
+        if self._sender.queued_bytes > self._settings.inflight_bytes_max:
+            raise Problem(
+                "THROTTLED",
+                f"{self._settings.inflight_bytes_max} bytes wait to be stored "
+                "(inflight.bytes.max): send again after Retry-After",
+            )
+        known = len(self._ledger.index) + len(self._ledger.pending)
+        if is_kept and known >= self._settings.dedup_ids_max:
+            wait_ms = self._ledger.index.room_after_ms(now_ms)
+            raise Problem(
+                "THROTTLED",
+                f"{self._settings.dedup_ids_max} messageIds are remembered (dedup.ids.max): send "
+                "again after Retry-After, raise that setting or shorten dedup.window.ms",
+                retry_after_s=max(1, math.ceil(wait_ms / 1000)),
+            )
+
+
+async def find_topic(cluster: Cluster, settings: GatewaySettings, name: str) -> TopicView | Problem:
+    """The topic, or why clients cannot use it."""
+    if name == settings.dedup_topic:
+        detail = f"topic {name!r} keeps the ids of this gateway: take another one"
+        return Problem("TOPIC_NOT_ALLOWED", detail, field="topic")
+    try:
+        view = await cluster.topic(name)
+    except ClientError as error:
+        return problem_of(error, f"topic {name!r}", field="topic")
+    if view.is_internal:
+        detail = f"topic {name!r} is internal to the cluster: take another one"
+        return Problem("TOPIC_NOT_ALLOWED", detail, field="topic")
+    if not view.partitions:
+        return Problem("LEADER_NOT_AVAILABLE", f"topic {name!r} has no partitions yet")
+    return view
