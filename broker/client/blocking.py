@@ -65,6 +65,7 @@ from broker.client.reading import (
 )
 from broker.model import TopicPartition
 from broker.records.iterate import Record
+from broker.runtime.guarded import Permit
 
 __all__ = [
     "ANY_NODE",
@@ -124,15 +125,25 @@ T = TypeVar("T")
 class BlockingClient:
     """A client of the cluster at `bootstrap` ("host:port,host:port"). Also a context manager.
 
-    `timeout_ms` bounds each call, repeats included.
+    `timeout_ms` bounds each call, repeats included. `permit(name, address, port)` raises OSError
+    for what must not be connected to, bootstrap and advertised addresses alike.
     """
 
     def __init__(
-        self, bootstrap: str, *, client_id: str = "hermes", timeout_ms: int = 10_000
+        self,
+        bootstrap: str,
+        *,
+        client_id: str = "hermes",
+        timeout_ms: int = 10_000,
+        permit: Permit | None = None,
     ) -> None:
         self.bootstrap = bootstrap
         self._loop = BlockingLoop(
-            bootstrap, client_id=client_id, timeout_ms=timeout_ms, on_close=self._close_producers
+            bootstrap,
+            client_id=client_id,
+            timeout_ms=timeout_ms,
+            on_close=self._close_producers,
+            permit=permit,
         )
         self._producers: dict[tuple[int, str], Producer] = {}
 

@@ -16,6 +16,7 @@ from broker.client.cluster import Cluster
 from broker.client.failure import ClientError, TimedOut, Unsupported
 from broker.config.client import ClientSettings
 from broker.runtime.clock import SystemClock
+from broker.runtime.guarded import GuardedNetwork, Permit
 from broker.runtime.ids import SystemIds
 from broker.runtime.network import SystemNetwork
 
@@ -25,7 +26,9 @@ GRACE_S: Final = 2.0
 
 
 class BlockingLoop:
-    """`close` it. `on_close` is awaited on the loop first of all when it is closed."""
+    """`close` it. `on_close` is awaited on the loop first of all when it is closed. With `permit`
+    connections go only where it allows, to the cluster's own addresses too.
+    """
 
     def __init__(
         self,
@@ -34,8 +37,10 @@ class BlockingLoop:
         client_id: str,
         timeout_ms: int,
         on_close: Callable[[], Awaitable[None]],
+        permit: Permit | None = None,
     ) -> None:
         self.bootstrap = bootstrap
+        self._network = SystemNetwork() if permit is None else GuardedNetwork(permit)
         self.timeout_ms = timeout_ms
         self._settings = settings_for(bootstrap, client_id=client_id, timeout_ms=timeout_ms)
         self._on_close = on_close
@@ -103,7 +108,7 @@ class BlockingLoop:
                 raise ClientError(msg)
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                self._cluster = Cluster(SystemNetwork(), SystemClock(), SystemIds(), self._settings)
+                self._cluster = Cluster(self._network, SystemClock(), SystemIds(), self._settings)
                 self._thread = threading.Thread(
                     target=_run_loop, args=(self._loop,), name="hermes-client", daemon=True
                 )
