@@ -79,12 +79,12 @@ class Sort(StrEnum):
     SIZE = "size"
 
 
-def read_catalogue(cluster: Cluster) -> Catalogue:
-    """Not older than CATALOGUE_S_MAX. Raises ClientError."""
+def read_catalogue(cluster: Cluster, *, age_s_max: float = CATALOGUE_S_MAX) -> Catalogue:
+    """Not older than `age_s_max`. Raises ClientError."""
     key = (cluster.pk, cluster.bootstrap_address)
     with _lock:
         known = _kept.get(key)
-    if known is not None and time.monotonic() - known.at_s <= CATALOGUE_S_MAX:
+    if known is not None and time.monotonic() - known.at_s <= age_s_max:
         return known
     topics = client_for(cluster).list_topics(with_internal=True)
     found = make_catalogue(time.monotonic(), topics)

@@ -1,25 +1,35 @@
-"""What the overview shows: the same context for the page and for its live pieces."""
+"""What the overview shows: the same context for the page and for its live pieces.
+
+The tiles' rates are averages over SMOOTH_S: clients fetch in batches, so that a single second is
+0 or thousands by chance. The chart shows every second as it was.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from django.template.loader import render_to_string
 
+from broker.client.blocking import ClientError
 from hermes_console.clusters import Cluster
 from hermes_console.content import LiveContent
+from hermes_console.operations.topics_catalogue import TopicEntry, read_catalogue
 from hermes_console.samples.read import ThroughputPoint, cluster_history
 from hermes_console.samples.snapshot import (
     NEEDS_ATTENTION,
     ClusterSnapshot,
     Disk,
+    Rates,
     by_attention,
 )
 from hermes_console.spans import SPANS, Line, Span, chart_lines, chart_points, requested_span
 
 ATTENTION_ROWS_MAX: Final = 8
+SMOOTH_S: Final = 10
+CATALOGUE_S_MAX: Final = 30.0
+"""How old the topics' state may be here: the topics page itself looks more often."""
 DISK_SCARCE_SHARE: Final = 0.1
 CHART_POINTS: Final = 900
 """About as many points as the chart is pixels wide."""
@@ -39,9 +49,14 @@ def overview_context(
     """Everything the page's templates name. Without a snapshot the page says that it waits."""
     ordered = by_attention(snapshot.groups) if snapshot else []
     ailing = [group for group in ordered if group.verdict in NEEDS_ATTENTION]
+    topics = ailing_topics(cluster, snapshot)
     return {
         "cluster": cluster,
         "snapshot": snapshot,
+        "rates": smooth_rates(cluster, snapshot) if snapshot else Rates(),
+        "smooth_s": SMOOTH_S,
+        "ailing_topics": topics[:ATTENTION_ROWS_MAX],
+        "ailing_topics_more": max(0, len(topics) - ATTENTION_ROWS_MAX),
         "span": span,
         "spans": SPANS,
         "series": CHART_LINES,
@@ -68,6 +83,36 @@ def throughput_points(cluster: Cluster, span: Span) -> list[list[Any]]:
     """[at_s, messages in/s, messages out/s], oldest first."""
     rows = _history(cluster, span, step_s=max(1, span.seconds // CHART_POINTS))
     return chart_points([(row.at_s, row.messages_in_per_s, row.messages_out_per_s) for row in rows])
+
+
+def smooth_rates(cluster: Cluster, snapshot: ClusterSnapshot) -> Rates:
+    """Averages of what was sampled in the SMOOTH_S before the snapshot; None where nothing was."""
+    if snapshot.trouble:
+        return Rates()
+    until_s = snapshot.at_ms // 1000 + 1
+    rows = cluster_history(cluster.pk, since_s=until_s - SMOOTH_S, until_s=until_s, step_s=1)
+    return Rates(
+        messages_in=_mean([row.messages_in_per_s for row in rows]),
+        bytes_in=_mean([row.bytes_in_per_s for row in rows]),
+        messages_out=_mean([row.messages_out_per_s for row in rows]),
+        bytes_out=_mean([row.bytes_out_per_s for row in rows]),
+    )
+
+
+def ailing_topics(cluster: Cluster, snapshot: ClusterSnapshot | None) -> list[TopicEntry]:
+    """Topics with partitions that have no leader or lack replicas; [] while nobody can be asked."""
+    if snapshot is None or snapshot.trouble:
+        return []
+    try:
+        entries = read_catalogue(cluster, age_s_max=CATALOGUE_S_MAX).entries
+    except ClientError:
+        return []  # the next sample says so in the banner
+    return [one for one in entries if one.trouble]
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
 
 
 def disk_share(disk: Disk) -> int | None:

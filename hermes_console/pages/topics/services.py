@@ -18,6 +18,7 @@ from django.template.loader import render_to_string
 
 from hermes_console.clusters import Cluster
 from hermes_console.content import LiveContent
+from hermes_console.errors import Trouble
 from hermes_console.operations.configs import retention_in_words
 from hermes_console.operations.topics_catalogue import (
     Show,
@@ -50,6 +51,7 @@ from hermes_console.samples.snapshot import ClusterSnapshot
 from hermes_console.spans import SPANS, Line, Span, chart_lines, chart_points, requested_span
 
 ROWS_S: Final = 5
+KNOWN_DOWN_MS: Final = 15_000
 TOPIC_S: Final = 3
 SIZES_S: Final = 30
 RATES_S: Final = 15
@@ -95,6 +97,8 @@ def list_context(
         "show_choices": SHOW_CHOICES,
     }
     gaps = Gaps()
+    if snapshot is not None and is_known_down(snapshot, time.time_ns() // 1_000_000):
+        return {**base, "trouble": Trouble(503, "cluster-unreachable", snapshot.trouble)}
     try:
         entries = read_catalogue(cluster).entries
     except TROUBLES as error:
@@ -148,6 +152,13 @@ def detail_context(
         "series": CHART_LINES,
         "has_chart": count_points(len(topic.partitions)) > 0,
     }
+
+
+def is_known_down(snapshot: ClusterSnapshot, now_ms: int) -> bool:
+    """Whether the sampler found a moment ago that the cluster does not answer: then nobody waits
+    for another call to fail.
+    """
+    return bool(snapshot.trouble) and now_ms - snapshot.at_ms <= KNOWN_DOWN_MS
 
 
 def render_live_list(
