@@ -123,6 +123,8 @@ async def _describe(
                 leader_epoch=found.leader_epoch,
                 replica_nodes=found.replica_nodes,
                 isr_nodes=found.isr_nodes,
+                eligible_leader_replicas=[],  # the Java client reads no null here
+                last_known_elr=[],
                 offline_replicas=found.offline_replicas,
             )
         )

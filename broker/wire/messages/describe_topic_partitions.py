@@ -42,7 +42,7 @@ class DescribeTopicPartitionsRequest:
 
 @struct
 class DescribeTopicPartitionsResponsePartition:
-    """Leader and replicas; the eligible leaders are null while no broker keeps them."""
+    """Leader and replicas; the eligible leaders are empty while no broker keeps them."""
 
     error_code: int = int16()
     partition_index: int = int32()
