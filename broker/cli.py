@@ -51,6 +51,8 @@ def main(arguments: Sequence[str]) -> int:
         return 0 if arguments else 2
     if arguments[0] == "--version":
         return _version([])
+    if arguments[0] == "__complete":  # what the shells' scripts call, for nobody to read
+        return _candidates(arguments[1:])
     name, *rest = arguments
     command = next((command for command in COMMANDS if command.name == name), None)
     if command is None:
@@ -203,6 +205,37 @@ def _bench(arguments: Sequence[str]) -> int:
     return bench(arguments)
 
 
+def _on_cluster(area: str) -> Callable[[Sequence[str]], int]:
+    def run(arguments: Sequence[str]) -> int:
+        from broker.commands.main import main as command
+
+        return command(area, arguments)
+
+    return run
+
+
+def _completion(arguments: Sequence[str]) -> int:
+    from broker.commands.completion import SHELLS, script
+
+    parser = argparse.ArgumentParser(
+        prog="hermes completion",
+        description="Print what a shell loads to complete commands, options, topics and groups.",
+        epilog="bash: source <(hermes completion bash); the first line says where to keep it.",
+    )
+    parser.add_argument("shell", choices=SHELLS)
+    print(script(parser.parse_args(arguments).shell), end="")
+    return 0
+
+
+def _candidates(words: Sequence[str]) -> int:
+    from broker.commands.completion import print_candidates
+    from broker.commands.tree import AREAS
+
+    known = {area.name for area in AREAS}
+    others = [(row.name, row.summary) for row in COMMANDS if row.name not in known]
+    return print_candidates(words, others)
+
+
 def _version(arguments: Sequence[str]) -> int:
     argparse.ArgumentParser(
         prog="hermes version", description="Print the version of HermesMQ and of Python."
@@ -231,6 +264,15 @@ COMMANDS: Final = (
     Command("serve", "one broker", _serve),
     Command("gateway", "put, fetch and commit messages over HTTP", _gateway),
     Command("demo", "produce and consume order events on a cluster that runs", _demo),
+    Command("topics", "list, describe, create, change and delete topics", _on_cluster("topics")),
+    Command(
+        "groups", "list, describe, create, reset and delete consumer groups", _on_cluster("groups")
+    ),
+    Command("produce", "send records to a topic", _on_cluster("produce")),
+    Command("consume", "print a topic's records", _on_cluster("consume")),
+    Command("cluster", "the cluster, its brokers, disks and protocol", _on_cluster("cluster")),
+    Command("config", "settings of topics, brokers and groups", _on_cluster("config")),
+    Command("completion", "completion for bash, zsh or fish", _completion),
     Command("test", "every test; installs or names missing system packages", _test),
     Command("check", "lint, types, import direction, templates, tidy tests", _check),
     Command("docs", "write the reference pages from the tables in the code", _docs),

@@ -1,0 +1,35 @@
+"""Standard input without blocking the event loop, and without a thread that Ctrl-C waits for."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from typing import Final
+
+CHUNK_BYTES: Final = 256 * 1024
+
+
+async def read_chunks(descriptor: int) -> AsyncIterator[bytes]:
+    """What can be read, as it comes, until the end of input."""
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    try:
+        loop.add_reader(descriptor, ready.set)
+        is_watched = True
+    except PermissionError:  # an ordinary file, or /dev/null: always ready
+        is_watched = False
+    try:
+        while True:
+            if is_watched:
+                await ready.wait()
+                ready.clear()
+            else:
+                await asyncio.sleep(0)
+            chunk = os.read(descriptor, CHUNK_BYTES)
+            if not chunk:
+                return
+            yield chunk
+    finally:
+        if is_watched:
+            loop.remove_reader(descriptor)
