@@ -89,6 +89,8 @@ class Producer:
         self._is_closed = False
         self._identity: tuple[int, int] | None = None
         self._identity_lock = asyncio.Lock()
+        self._checks = 0
+        self._check_lock = asyncio.Lock()
 
     @property
     def buffered_bytes(self) -> int:
@@ -125,8 +127,8 @@ class Producer:
         size = record_size(record)
         if partition is None:
             partition = await self._choose_partition(topic, key, size)
-        elif self._cluster.known_leader(topic, partition) is None:
-            await self._check_partition(topic, partition)
+        elif self._checks or self._cluster.known_leader(topic, partition) is None:
+            await self._check_in_turn(topic, partition)
         await self._wait_for_room(size)
         delivery: Delivery = asyncio.get_running_loop().create_future()
         delivery.add_done_callback(_retrieve)
@@ -197,6 +199,19 @@ class Producer:
         if key is None:
             return self._sticky.partition(topic, count, size)
         return murmur2_partition(key, count)
+
+    async def _check_in_turn(self, topic: str, partition: int) -> None:
+        """As `_check_partition`, once for each partition. Records stay in the order of their sends:
+        one that comes while another's partition is looked up waits behind it.
+        """
+        self._checks += 1
+        try:
+            async with self._check_lock:
+                is_known = self._cluster.known_leader(topic, partition) is not None
+                if not is_known and (topic, partition) not in self._lanes:
+                    await self._check_partition(topic, partition)
+        finally:
+            self._checks -= 1
 
     async def _check_partition(self, topic: str, partition: int) -> None:
         """Raises BrokerRefusal when the topic has no such partition, as the cluster says now."""
