@@ -24,6 +24,8 @@ from broker.gateway.message import (
     Message,
     check_text,
     check_topic,
+    encode_length,
+    header_row,
     parse_batch,
     parse_json,
     parse_message,
@@ -272,10 +274,10 @@ async def _put_batch(
         if index % SLICE == SLICE - 1:
             await asyncio.sleep(0)
         try:
-            message = parse_message(row, f"messages[{index}].", topic=topic, acks=acks)
-            messages.append(_traced(message, trace))
+            message = parse_message(row, topic=topic, acks=acks)
+            messages.append(message if trace is None else _traced(message, trace))
         except Problem as problem:
-            messages.append(problem)
+            messages.append(problem.inside(f"messages[{index}]"))
     ids: list[str] = []
     outcomes = await services.putting.put(messages, ids)
     parts = []
@@ -322,13 +324,17 @@ def _unknown(api: Api, message_id: str) -> Problem:
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}\Z")
 
 
+_TRACE_ROW: Final = encode_length(len(TRACEPARENT.name)) + TRACEPARENT.name.encode()
+
+
 def _traced(message: Message, trace: str | None) -> Message:
     """With the caller's trace as a record header, unless the message has one or it is none."""
     if trace is None or _TRACEPARENT.match(trace) is None:
         return message
-    if any(name == TRACEPARENT.name for name, _ in message.headers):
+    if any(row.startswith(_TRACE_ROW) for row in message.headers):
         return message
-    return message._replace(headers=[*message.headers, (TRACEPARENT.name, trace.encode())])
+    row = header_row(TRACEPARENT.name.encode(), trace.encode())
+    return message._replace(headers=[*message.headers, row])
 
 
 async def fetch_messages(api: Api, request: web.BaseRequest) -> Reply:
@@ -348,9 +354,9 @@ def parse_fetch(query: str, api: Api) -> FetchQuery:
     if len(values) < len(pairs):
         raise Problem("INVALID_REQUEST", "a parameter of the query is given twice: give it once")
     if not set(FETCH_FIELDS).issuperset(values):
-        raise unknown_field(values, FETCH_FIELDS, "")
+        raise unknown_field(values, FETCH_FIELDS)
     settings = api.settings
-    topic = check_topic(parse_topic(values, ""), "topic")
+    topic = check_topic(parse_topic(values), "topic")
     partition = parse_int(values.get("partition"), "partition", maximum=INT32_MAX)
     offset = parse_offset(values.get("offset"))
     messages_max = parse_int(
@@ -381,11 +387,11 @@ async def commit_offset(api: Api, request: web.BaseRequest) -> Reply:
     if type(document) is not dict:
         raise Problem("INVALID_REQUEST", "the body must be an object")
     if not set(COMMIT_FIELDS).issuperset(document):
-        raise unknown_field(document, COMMIT_FIELDS, "")
+        raise unknown_field(document, COMMIT_FIELDS)
     if "group" not in document:
         raise Problem("MISSING_FIELD", "group: is required", field="group")
-    group = check_text(document["group"], "group", GROUP_BYTES_MAX)
-    topic = parse_topic(document, "")
+    group = check_text(document["group"], "group", GROUP_BYTES_MAX).decode()
+    topic = parse_topic(document)
     partition = parse_int(document.get("partition"), "partition", maximum=INT32_MAX)
     offset = parse_int(document.get("offset"), "offset", maximum=INT64_MAX)
     await services.reading.commit(group, TopicPartition(topic, partition), offset)

@@ -45,14 +45,8 @@ class FirstAnswer(NamedTuple):
     digest: bytes
 
 
-class Entry(NamedTuple):
-    """One id of an `ids` record; `time_ms` is wall time."""
-
-    key: bytes
-    digest: bytes
-    offset: int
-    high_watermark: int
-    time_ms: int
+EntryRow = tuple[bytes, bytes, int, int, int]
+"""An id of an `ids` record: key, digest, offset, high watermark, wall time in ms."""
 
 
 class Owner(NamedTuple):
@@ -82,7 +76,7 @@ class Block(NamedTuple):
     where: TopicPartition
     topic_id: bytes
     position: int
-    entries: Sequence[Entry]
+    entries: Sequence[EntryRow]
 
 
 class UnknownFormat(Exception):
@@ -118,21 +112,33 @@ class IdIndex:
                 return FirstAnswer._make(_ANSWER.unpack(packed))
         return None
 
-    def add(self, key: bytes, answer: FirstAnswer | tuple[Any, ...], time_ms: float) -> None:
-        """Remember the answer of an id that came at `time_ms`; an id that is known keeps its
-        own.
-        """
+    def add(self, key: bytes, answer: FirstAnswer, time_ms: float) -> None:
+        """Remember the answer of an id that came at `time_ms`; one that is known keeps its own."""
+        if any(key in each for each in self._newest_first):
+            return
+        self.generation(time_ms)[key] = _ANSWER.pack(*answer)
+        self._count += 1
+
+    def add_new(
+        self, rows: Iterable[tuple[bytes, bytes, int, int]], partition: int, time_ms: float
+    ) -> None:
+        """Remember ids that are surely not known: (key, digest, offset, high watermark) of each."""
+        generation = self.generation(time_ms)
+        before = len(generation)
+        pack = _ANSWER.pack
+        for key, digest, offset, high_watermark in rows:
+            generation[key] = pack(partition, offset, high_watermark, digest)
+        self._count += len(generation) - before
+
+    def generation(self, time_ms: float) -> dict[bytes, bytes]:
+        """The ids of that time, key to packed answer; made when new."""
         number = int(time_ms // self._span_ms)
         generation = self._generations.get(number)
         if generation is None:
             generation = self._generations[number] = {}
             order = sorted(self._generations, reverse=True)
             self._newest_first = [self._generations[each] for each in order]
-        before = len(generation)
-        if any(key in each for each in self._newest_first):
-            return
-        generation[key] = _ANSWER.pack(*answer)
-        self._count += len(generation) - before
+        return generation
 
     def expire(self, now_ms: float) -> None:
         """Forget the generations whose youngest id is past the window."""
@@ -198,7 +204,7 @@ def decode(key: bytes | None, value: bytes | None) -> Iterator[Owner | Claim | B
                 identity = int(each["producerId"]), each["producerEpoch"]
                 yield Claim(where, topic_id, position, *identity, each["open"])
         else:
-            entries = [Entry._make(fields) for fields in _ENTRY.iter_unpack(rest)]
+            entries = list(_ENTRY.iter_unpack(rest))
             yield Block(*_read_place(row), entries)
     except (ValueError, KeyError, TypeError, struct.error) as error:
         raise UnknownFormat(repr(error)) from error

@@ -19,7 +19,7 @@ import asyncio
 from collections import deque
 from typing import Final, NamedTuple
 
-from broker.gateway.ids import Entry
+from broker.gateway.ids import EntryRow
 from broker.gateway.problem import Problem
 from broker.model import INT32_MAX, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, TopicPartition
 from broker.records.build import append_record, frame_batch
@@ -133,7 +133,7 @@ class Lane:
         """After the last record that was stored."""
         self.checked_end: int | None = None
         """Up to where the partition was read before the first batch of this claim."""
-        self.unrecorded: list[Entry] = []
+        self.unrecorded: list[EntryRow] = []
         self.used_ms = 0.0
         self.problem: Problem | None = None
         self._next_sequence = 0

@@ -27,7 +27,7 @@ from broker.gateway.ids import (
     OWNER,
     Block,
     Claim,
-    Entry,
+    EntryRow,
     FirstAnswer,
     IdIndex,
     Owner,
@@ -228,7 +228,7 @@ class Ledger:
         self.pending.pop(put.id_key, None)
         if put.is_kept and not answer.is_duplicate:
             lane.stored_end = max(lane.stored_end, answer.offset + 1)
-            self._keep(lane, put, answer)
+            self._keep(lane, [(put.id_key, put.digest, answer.offset, answer.high_watermark)])
 
     def on_stored(self, lane: Lane, batch: Batch, answers: list[Answer]) -> None:
         """See sender.Owner."""
@@ -237,11 +237,15 @@ class Ledger:
             return
         lane.used_ms = self._clock.monotonic_ms()
         self._metrics.messages_stored_total.add(len(answers))
-        for put, answer in zip(batch.puts, answers, strict=True):
+        kept = [
+            (put.id_key, put.digest, answer[1], answer[2])
+            for put, answer in zip(batch.puts, answers, strict=True)
+            if put.is_kept and not answer[3]
+        ]
+        self._keep(lane, kept)
+        for put in batch.puts:
             if put.is_kept:
                 self.pending.pop(put.id_key, None)
-                if not answer.is_duplicate:
-                    self._keep(lane, put, answer)
 
     def on_failed(self, lane: Lane, batch: Batch) -> None:
         """See sender.Owner."""
@@ -253,18 +257,11 @@ class Ledger:
         """See sender.Owner."""
         self._fenced(reason)
 
-    def _keep(self, lane: Lane, put: Put, answer: Answer) -> None:
-        now_ms = self._clock.monotonic_ms()
-        self.index.add(put.id_key, (*answer[:3], put.digest), now_ms)
-        lane.unrecorded.append(
-            Entry(
-                put.id_key,
-                put.digest,
-                answer.offset,
-                answer.high_watermark,
-                self._clock.wall_ms(),
-            )
-        )
+    def _keep(self, lane: Lane, rows: list[tuple[bytes, bytes, int, int]]) -> None:
+        """(key, digest, offset, high watermark) of ids that are stored now."""
+        self.index.add_new(rows, lane.where.partition, self._clock.monotonic_ms())
+        now_wall_ms = self._clock.wall_ms()
+        lane.unrecorded += [(*row, now_wall_ms) for row in rows]
 
     async def run(self) -> None:
         """Write blocks, close idle partitions, write owner and claims again; until cancelled."""
@@ -406,10 +403,10 @@ class Ledger:
 
     async def _read(
         self, where: TopicPartition, topic_id: bytes, begin: int, end: int
-    ) -> list[Entry]:
+    ) -> list[EntryRow]:
         """Put the ids between two offsets into the index; the entries for their blocks."""
         now_ms, now_wall_ms = self._clock.monotonic_ms(), self._clock.wall_ms()
-        entries = []
+        entries: list[EntryRow] = []
         async for row in read_ids(self._cluster, where, begin, end):
             age_ms = max(0, now_wall_ms - row.time_ms)
             if age_ms > self._window_ms:
@@ -417,7 +414,7 @@ class Ledger:
             key = id_key(where.topic, topic_id, row.message_id)
             answer = FirstAnswer(where.partition, row.offset, row.high_watermark, row.digest)
             self.index.add(key, answer, now_ms - age_ms)
-            entries.append(Entry(key, row.digest, row.offset, row.high_watermark, row.time_ms))
+            entries.append((key, row.digest, row.offset, row.high_watermark, row.time_ms))
         self._metrics.recovered_ids_total.add(len(entries), source="topic")
         return entries
 
@@ -426,7 +423,9 @@ def _repeated(first: FirstAnswer) -> Answer:
     return Answer(first.partition, first.offset, first.high_watermark, is_duplicate=True)
 
 
-def _blocks(place: Lane | Claim, entries: list[Entry], end: int) -> Iterator[tuple[bytes, bytes]]:
+def _blocks(
+    place: Lane | Claim, entries: list[EntryRow], end: int
+) -> Iterator[tuple[bytes, bytes]]:
     """Records for the entries; only the last one moves the position to `end`."""
     for begin in range(0, max(len(entries), 1), IDS_OF_RECORD_MAX):
         is_last = begin + IDS_OF_RECORD_MAX >= len(entries)

@@ -83,6 +83,13 @@ class Problem(Exception):
         self.headers = dict(headers or {})
         self.more = dict(more or {})
 
+    def inside(self, where: str) -> Problem:
+        """The same problem of a part, `messages[3]`."""
+        field = f"{where}.{self.field}" if self.field is not None else where
+        self.detail = f"{where}.{self.detail}" if self.field is not None else self.detail
+        self.field = field
+        return self
+
     def document(self, *, request_id: str | None = None) -> dict[str, Any]:
         """The members of application/problem+json."""
         found: dict[str, Any] = {

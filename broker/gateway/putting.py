@@ -19,13 +19,11 @@ from broker.config.gateway import GatewaySettings
 from broker.gateway.ids import id_key
 from broker.gateway.lane import Answer, Call, Outcome, Put
 from broker.gateway.ledger import Ledger
-from broker.gateway.message import Message
+from broker.gateway.message import Message, encode_body
 from broker.gateway.problem import Problem, problem_of
 from broker.gateway.sender import Sender
-from broker.headers import MESSAGE_ID
 from broker.metrics import GatewayMetrics
 from broker.model import TopicPartition, format_uuid
-from broker.records.build import encode_body
 
 STICKY_BYTES: Final = 16_384
 SWEEP_S: Final = 0.1
@@ -65,18 +63,21 @@ class Putting:
         now_ms = self._clock.monotonic_ms()
         deadline_ms = now_ms + self._settings.request_timeout_ms + GRACE_MS
         call = Call(len(messages), asyncio.get_running_loop().create_future(), deadline_ms)
+        refusal = self._refusal(now_ms)
         for index, message in enumerate(messages):
             if isinstance(message, Problem):
                 ids.append("")
                 call.finish(index, message)
                 continue
-            ids.append(message.message_id or format_uuid(self._cluster.ids.uuid()))
+            given = message.message_id
+            message_id = format_uuid(self._cluster.ids.uuid()).encode() if given is None else given
+            ids.append(message_id.decode())
             view = views[message.topic]
             if isinstance(view, Problem):
                 call.finish(index, view)
                 continue
             try:
-                self._put(call, index, message, ids[-1].encode(), view, now_ms)
+                self._put(call, index, message, message_id, view, now_ms, refusal)
             except Problem as problem:
                 call.finish(index, problem)
         if call.left:
@@ -114,16 +115,18 @@ class Putting:
         message_id: bytes,
         view: TopicView,
         now_ms: float,
+        refusal: Problem | None,
     ) -> None:
+        pending = self._ledger.pending
         key = id_key(view.name, view.topic_id, message_id)
         is_kept = message.message_id is not None
         if is_kept and self._repeat(call, index, message, key):
             return
-        self._check_room(now_ms, is_kept=is_kept)
-        headers = [(MESSAGE_ID.name, message_id), *message.headers]
-        put = Put(
-            encode_body(message.key, message.value, headers), key, message.digest, is_kept=is_kept
-        )
+        if refusal is not None:
+            raise refusal
+        if is_kept and len(self._ledger.index) + len(pending) >= self._settings.dedup_ids_max:
+            raise self._no_room(now_ms)
+        put = Put(encode_body(message, message_id), key, message.digest, is_kept=is_kept)
         count = len(view.partitions)
         if message.key is None:
             partition = self._sticky.partition(view.name, count, put.size)
@@ -131,7 +134,7 @@ class Putting:
             partition = murmur2_partition(message.key, count)
         lane = self._sender.lane(TopicPartition(view.name, partition), view.topic_id)
         if is_kept:
-            self._ledger.pending[key] = put
+            pending[key] = put
         acks = message.acks or 1
         if message.acks == 0:
             call.finish(index, Answer(partition, -1, -1))
@@ -153,8 +156,8 @@ class Putting:
         if digest != message.digest:
             raise Problem(
                 "MESSAGE_ID_CONFLICT",
-                f"messageId {message.message_id!r} was given to a message with another key, body "
-                f"or headers on topic {message.topic!r}: take a new id for another message",
+                "this messageId was given to a message with another key, body or headers on "
+                f" topic {message.topic!r}: take a new id for another message",
                 field="messageId",
             )
         self._metrics.duplicates_total.add()
@@ -165,31 +168,35 @@ class Putting:
             put.waiters.append((call, index, True))
         return True
 
-    def _check_room(self, now_ms: float, *, is_kept: bool) -> None:
-        """Raises Problem when nothing more is taken now."""
-        self._ledger.check_writable()
+    def _refusal(self, now_ms: float) -> Problem | None:
+        """Why nothing more is taken now."""
+        try:
+            self._ledger.check_writable()
+        except Problem as problem:
+            return problem
         left_ms = self._sender.throttled_until_ms - now_ms
         if left_ms > 0:
-            raise Problem(
+            return Problem(
                 "THROTTLED",
                 "the cluster's quota for this gateway is used up: send again after Retry-After",
                 retry_after_s=math.ceil(left_ms / 1000),
             )
         if self._sender.queued_bytes > self._settings.inflight_bytes_max:
-            raise Problem(
+            return Problem(
                 "THROTTLED",
                 f"{self._settings.inflight_bytes_max} bytes wait to be stored "
                 "(inflight.bytes.max): send again after Retry-After",
             )
-        known = len(self._ledger.index) + len(self._ledger.pending)
-        if is_kept and known >= self._settings.dedup_ids_max:
-            wait_ms = self._ledger.index.room_after_ms(now_ms)
-            raise Problem(
-                "THROTTLED",
-                f"{self._settings.dedup_ids_max} messageIds are remembered (dedup.ids.max): send "
-                "again after Retry-After, raise that setting or shorten dedup.window.ms",
-                retry_after_s=max(1, math.ceil(wait_ms / 1000)),
-            )
+        return None
+
+    def _no_room(self, now_ms: float) -> Problem:
+        wait_ms = self._ledger.index.room_after_ms(now_ms)
+        return Problem(
+            "THROTTLED",
+            f"{self._settings.dedup_ids_max} messageIds are remembered (dedup.ids.max): send "
+            "again after Retry-After, raise that setting or shorten dedup.window.ms",
+            retry_after_s=max(1, math.ceil(wait_ms / 1000)),
+        )
 
 
 async def find_topic(cluster: Cluster, settings: GatewaySettings, name: str) -> TopicView | Problem:

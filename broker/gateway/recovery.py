@@ -232,13 +232,11 @@ class History:
         count = 0
         for block in self.blocks:
             partition = block.where.partition
-            for entry in block.entries:
-                age_ms = max(0, now_wall_ms - entry.time_ms)
+            for key, digest, offset, high_watermark, time_ms in block.entries:
+                age_ms = max(0, now_wall_ms - time_ms)
                 if age_ms <= window_ms:
-                    answer = FirstAnswer(
-                        partition, entry.offset, entry.high_watermark, entry.digest
-                    )
-                    ledger.index.add(entry.key, answer, now_ms - age_ms)
+                    answer = FirstAnswer(partition, offset, high_watermark, digest)
+                    ledger.index.add(key, answer, now_ms - age_ms)
                     count += 1
         self.blocks.clear()
         metrics.recovered_ids_total.add(count, source="ids")

@@ -35,6 +35,7 @@ SWEEP_S: Final = 0.1
 FENCED_PAUSE_MS: Final = 1_000
 BATCHES_OF_REQUEST_MAX: Final = 200
 
+_new: Final = tuple.__new__  # what a NamedTuple's constructor calls, without its Python frame
 _MOVED: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
