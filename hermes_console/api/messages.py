@@ -15,6 +15,7 @@ from rest_framework.response import Response
 from hermes_console.accounts.rights import Right
 from hermes_console.api import messages_shapes as shapes
 from hermes_console.api.base import AdminView, idempotent, problems
+from hermes_console.api.topics import TopicRecords
 from hermes_console.errors import Refused
 from hermes_console.operations import messages as reading
 from hermes_console.operations import messages_search as searching
@@ -60,10 +61,10 @@ RECORD_EXAMPLE: Final = {
 }
 
 
-class Records(AdminView):
-    """The messages of a topic."""
+class Records(TopicRecords):
+    """The messages of a topic; its DELETE is that of `topics`: one address, one view."""
 
-    rights = {"GET": Right.MESSAGES_READ, "POST": Right.PRODUCE}
+    rights = {**TopicRecords.rights, "GET": Right.MESSAGES_READ, "POST": Right.PRODUCE}
 
     @extend_schema(
         operation_id="records_list",
@@ -289,7 +290,7 @@ _RECORDS: Final = "admin/v1/clusters/<slug:cluster>/topics/<name:topic>/records"
 _RECORD: Final = f"{_RECORDS}/<int:partition>/<int:offset>"
 _SEARCH: Final = f"{_RECORDS}/searches/<slug:key>"
 urlpatterns: Any = [
-    path(_RECORDS, Records.as_view(), name="records"),
+    path(_RECORDS, Records.as_view(), name="topic_records"),
     path(f"{_RECORDS}/export", RecordExport.as_view(), name="records_export"),
     path(_RECORD, Record.as_view(), name="record"),
     path(f"{_RECORD}/<slug:part>", RecordPart.as_view(), name="record_part"),

@@ -354,5 +354,4 @@ urlpatterns = [
     path(f"{_TOPICS}/<name:topic>", TopicDetail.as_view(), name="topic"),
     path(f"{_TOPICS}/<name:topic>/partitions", TopicPartitions.as_view(), name="topic_partitions"),
     path(f"{_TOPICS}/<name:topic>/config", TopicConfig.as_view(), name="topic_config"),
-    path(f"{_TOPICS}/<name:topic>/records", TopicRecords.as_view(), name="topic_records"),
 ]
