@@ -1,4 +1,4 @@
-"""Runs a command beside a PostgreSQL and a Redis of its own, which the settings of the console name:
+"""Runs a command beside a PostgreSQL and a Redis of its own, named by the environment:
 `python -m tests.support.with_services pytest tests/console`.
 """
 
