@@ -17,7 +17,7 @@ from hermes_console.management.commands.check_templates import route_names
 from hermes_console.samples.snapshot import ClusterSnapshot, Verdict
 from tests.console.conftest import group
 
-pytestmark = pytest.mark.django_db(databases=("default", "samples"))
+pytestmark = pytest.mark.django_db(databases="__all__")
 GROUPS = "/api/admin/v1/groups"
 Store = Callable[..., ClusterSnapshot]
 

@@ -19,7 +19,7 @@ from hermes_console.undo.lock import group_lock
 from hermes_console.undo.models import OffsetChange
 from tests.console.kafka_world import World, new_name, running_cluster, wait_until
 
-pytestmark = [pytest.mark.django_db(databases=("default", "samples")), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.django_db(databases="__all__"), pytest.mark.timeout(180)]
 API = "/api/admin/v1/clusters/local/groups"
 PAGE = "/clusters/local/groups"
 

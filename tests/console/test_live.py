@@ -25,7 +25,7 @@ from hermes_console.live.views import LiveView
 from hermes_console.samples.snapshot import ClusterSnapshot
 from tests.console.conftest import group
 
-pytestmark = pytest.mark.django_db(databases=("default", "samples"), transaction=True)
+pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
 ORIGIN = b"http://127.0.0.1:8000"
 HOST = b"127.0.0.1:8000"
 SUBSCRIBE = {"type": "subscribe", "view": "groups", "cluster": "local", "parameters": {}}

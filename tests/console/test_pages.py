@@ -16,7 +16,7 @@ from hermes_console.management.commands.check_templates import route_names
 from hermes_console.samples.snapshot import ClusterSnapshot, Rates, Verdict
 from tests.console.conftest import group
 
-pytestmark = pytest.mark.django_db(databases=("default", "samples"))
+pytestmark = pytest.mark.django_db(databases="__all__")
 
 OVERVIEW = "/clusters/local/"
 GROUPS = "/clusters/local/groups/"

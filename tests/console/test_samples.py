@@ -6,6 +6,7 @@ import threading
 import time
 
 import pytest
+from django.conf import settings
 from django.db import connections
 
 from hermes_console.clusters import Cluster
@@ -20,7 +21,7 @@ from hermes_console.samples.tasks import thin_samples
 from hermes_console.samples.thinning import LEVELS, level_for, plan_condensation
 from tests.console.conftest import group, partition, snapshot_of
 
-pytestmark = pytest.mark.django_db(databases=("default", "samples"))
+pytestmark = pytest.mark.django_db(databases="__all__")
 NOW_S = 1_800_000_000
 
 
@@ -92,7 +93,7 @@ def test_lease_that_is_given_back_is_free_at_once(cluster: Cluster) -> None:
     assert hold_lease(1, "b", 1_002)
 
 
-@pytest.mark.django_db(transaction=True, databases=("default", "samples"))
+@pytest.mark.django_db(transaction=True, databases="__all__")
 def test_lease_taken_by_many_at_once_goes_to_one() -> None:
     winners: list[str] = []
 
@@ -197,7 +198,7 @@ def test_sparklines_of_many_groups_are_one_question(
     store = SampleStore(cluster.pk)
     for second in range(30):
         write(store, NOW_S + second, a=second, b=2, c=None)
-    with django_assert_num_queries(1, using="samples"):  # type: ignore[operator]
+    with django_assert_num_queries(1, using=settings.SAMPLES_DATABASE):  # type: ignore[operator]
         found = sparklines(cluster.pk, ["a", "b"], since_s=NOW_S, until_s=NOW_S + 30, step_s=15)
     assert [point.lag for point in found["a"]] == [14, 29]
     assert set(found) == {"a", "b"}

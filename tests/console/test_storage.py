@@ -18,7 +18,7 @@ from hermes_console.storage import BACKUPS_KEPT, back_up
 from tenants.models import Tenant
 
 
-@pytest.mark.django_db(databases=("default", "samples"))
+@pytest.mark.django_db(databases="__all__")
 def test_migrations_fit_the_models() -> None:
     call_command("makemigrations", check=True, dry_run=True, stdout=StringIO())
 
