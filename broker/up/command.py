@@ -20,8 +20,9 @@ DATA_DEFAULT: Final = ".hermes"
 HOME = Path(__file__).resolve().parent.parent.parent
 """Where `manage.py` and the package `broker` are: the children's working directory."""
 _DESCRIPTION: Final = (
-    "Run broker and console (and with --demo a workload) on this machine, on 127.0.0.1 only, with "
-    "embedded storage. Prints the addresses and a one-time sign-in link once everything answers. "
+    "Run broker, HTTP gateway and console (and with --demo a workload) on this machine, on "
+    "127.0.0.1 only, with embedded storage. Prints the addresses and a one-time sign-in link once "
+    "everything answers. "
     "Ctrl-C stops it; once more kills it."
 )
 
@@ -64,7 +65,7 @@ def parse(arguments: Sequence[str]) -> UpOptions:
         help=f"where everything is kept, relative to here (default: {DATA_DEFAULT})",
     )
     _add_port(parser, "--kafka-port", 9092, "the broker, for every Kafka client")
-    _add_port(parser, "--gateway-port", 8080, "reserved for the HTTP gateway: nothing listens yet")
+    _add_port(parser, "--gateway-port", 8080, "put, fetch and commit over HTTP")
     _add_port(parser, "--console-port", 8000, "the console, in a browser")
     _add_port(parser, "--metrics-port", 9404, "the broker's /metrics, /healthz and /readyz")
     values = parser.parse_args(arguments)

@@ -47,13 +47,18 @@ class UpOptions:
         return f"http://{HOST}:{self.console_port}"
 
     @property
+    def gateway_url(self) -> str:
+        return f"http://{HOST}:{self.gateway_port}"
+
+    @property
     def metrics_url(self) -> str:
         return f"http://{HOST}:{self.metrics_port}"
 
     def ports(self) -> tuple[Port, ...]:
-        """Every port that something will listen on. The gateway's is reserved: nothing does yet."""
+        """Every port that something will listen on."""
         return (
             Port("Kafka", "--kafka-port", self.kafka_port),
+            Port("gateway", "--gateway-port", self.gateway_port),
             Port("console", "--console-port", self.console_port),
             Port("metrics", "--metrics-port", self.metrics_port),
         )

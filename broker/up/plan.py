@@ -11,6 +11,7 @@ from broker.up.options import HOST, UpOptions
 
 BROKER_GRACE_S: Final = 20.0
 CONSOLE_GRACE_S: Final = 10.0
+GATEWAY_GRACE_S: Final = 15.0
 DEMO_GRACE_S: Final = 5.0
 
 
@@ -46,6 +47,23 @@ def broker_plan(options: UpOptions, python: str) -> ChildPlan:
         working_directory=options.home,
         ready_url=f"{options.metrics_url}/readyz",
         grace_s=BROKER_GRACE_S,
+    )
+
+
+def gateway_plan(options: UpOptions, python: str) -> ChildPlan:
+    """The HTTP gateway, on the loopback address."""
+    flags = {
+        "--host": HOST,
+        "--port": str(options.gateway_port),
+        "--bootstrap-servers": options.bootstrap,
+    }
+    return ChildPlan(
+        name="gateway",
+        command=(python, "-m", "broker", "gateway", "--supervised", *_flat(flags)),
+        environment={},
+        working_directory=options.home,
+        ready_url=f"{options.gateway_url}/readyz",
+        grace_s=GATEWAY_GRACE_S,
     )
 
 

@@ -1,9 +1,9 @@
 """Starts the children in order, keeps them running, stops them in reverse.
 
-Broker and console start at once, the demo when the broker answers; the line `HermesMQ is ready`
-follows when all of them do. A child that ends before that fails the whole command (its last lines
-are printed); afterwards it is started again with back-off.
-The order of a stop: demo, console, broker. A second signal kills what is left.
+Broker, console and gateway start at once, the demo when the broker answers; the line `HermesMQ is
+ready` follows when all of them do. A child that ends before that fails the whole command (its last
+lines are printed); afterwards it is started again with back-off.
+The order of a stop: demo, gateway, console, broker. A second signal kills what is left.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from broker.up.child import Child, Ended
 from broker.up.health import POLL_S, wait_until_answering
 from broker.up.logfile import LogFile
 from broker.up.options import UpOptions
-from broker.up.plan import ChildPlan, broker_plan, console_plan, demo_plan
+from broker.up.plan import ChildPlan, broker_plan, console_plan, demo_plan, gateway_plan
 
 READY_S_MAX: Final = 60.0
 LINK_S_MAX: Final = 10.0
@@ -71,10 +71,13 @@ class Supervisor:
             tasks.create_task(self._keep_running(broker))
             console = self._child(console_plan(self._options, python))
             tasks.create_task(self._keep_running(console))
+            gateway = self._child(gateway_plan(self._options, python))
+            tasks.create_task(self._keep_running(gateway))
             await self._wait_until_ready(broker)
             if self._options.with_demo:
                 demo = self._child(demo_plan(self._options, python))
                 tasks.create_task(self._keep_running(demo))
+            await self._wait_until_ready(gateway)
             await self._wait_until_ready(console)
             link = await self._sign_in_link(console)
             self._is_ready = True
@@ -186,8 +189,9 @@ class Supervisor:
 def ready_line(options: UpOptions, link: str) -> str:
     """The one line that says where everything is."""
     return (
-        f"HermesMQ is ready: Kafka {options.bootstrap} | console {options.console_url} | "
-        f"metrics {options.metrics_url}/metrics | sign in once: {link}"
+        f"HermesMQ is ready: Kafka {options.bootstrap} | gateway {options.gateway_url} | "
+        f"console {options.console_url} | metrics {options.metrics_url}/metrics | "
+        f"sign in once: {link}"
     )
 
 

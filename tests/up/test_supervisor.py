@@ -45,6 +45,8 @@ command, arguments = sys.argv[1], sys.argv[2:]
 if command == "serve":
     BROKER_START
     fake.serve(int(arguments[arguments.index("--hermes-metrics-port") + 1]), "broker")
+elif command == "gateway":
+    fake.serve(int(arguments[arguments.index("--port") + 1]), "gateway")
 else:
     fake.serve(0, "demo")
 """
@@ -64,7 +66,7 @@ class Up:
 
     def __init__(self, home: Path, free_port: Callable[[], int]) -> None:
         self.home = home
-        self.ports = {name: free_port() for name in ("kafka", "console", "metrics")}
+        self.ports = {name: free_port() for name in ("kafka", "gateway", "console", "metrics")}
         self.lines: list[str] = []
         self.process: asyncio.subprocess.Process | None = None
 
@@ -127,17 +129,18 @@ async def up(tmp_path: Path, free_port: Callable[[], int]) -> AsyncIterator[Up]:
         await run.end()
 
 
-async def test_one_line_says_ready_and_sigterm_stops_demo_console_broker(up: Up) -> None:
+async def test_one_line_says_ready_and_sigterm_stops_demo_gateway_console_broker(up: Up) -> None:
     up.prepare()
     await up.start("--demo")
     line = await up.line("HermesMQ is ready")
     assert f"127.0.0.1:{up.ports['kafka']}" in line
-    assert f"http://127.0.0.1:{up.ports['console']}" in line
+    assert f"gateway http://127.0.0.1:{up.ports['gateway']}" in line
+    assert f"console http://127.0.0.1:{up.ports['console']}" in line
     assert "http://127.0.0.1:1/once" in line
     await until((up.home / "demo.pid").exists)
     up.signal(signal.SIGTERM)
     assert await up.end() == 0
-    assert (up.home / "order.txt").read_text().split() == ["demo", "console", "broker"]
+    assert (up.home / "order.txt").read_text().split() == ["demo", "gateway", "console", "broker"]
 
 
 async def test_a_killed_broker_is_started_again_and_the_reason_is_printed(up: Up) -> None:

@@ -19,7 +19,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 READY = re.compile(
-    r"HermesMQ is ready: Kafka (\S+) \| console (\S+) \| metrics (\S+) \| sign in once: (\S+)"
+    r"HermesMQ is ready: Kafka (\S+) \| gateway (\S+) \| console (\S+) \| metrics (\S+) "
+    r"\| sign in once: (\S+)"
 )
 
 
@@ -31,7 +32,7 @@ class Whole:
         self._output = directory / "output.txt"
         ports = [
             word
-            for flag in ("--kafka-port", "--console-port", "--metrics-port")
+            for flag in ("--kafka-port", "--gateway-port", "--console-port", "--metrics-port")
             for word in (flag, str(free_port()))
         ]
         with self._output.open("wb") as output:
@@ -60,7 +61,12 @@ class Whole:
 
     def children(self) -> dict[str, int]:
         """Process ids by what they are."""
-        kinds = {"serve": "broker", "console": "console", "demo": "demo"}
+        kinds = {
+            "serve": "broker",
+            "console": "console",
+            "gateway": "gateway",
+            "demo": "demo",
+        }
         found = {}
         for directory in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
@@ -91,8 +97,9 @@ def counted(metrics_url: str) -> float:
 
 @pytest.mark.timeout(300)
 def test_it_serves_restarts_what_dies_and_stops_cleanly_under_load(whole: Whole) -> None:
-    bootstrap, console, metrics, link = whole.wait_for(READY).groups()
+    bootstrap, gateway, console, metrics, link = whole.wait_for(READY).groups()
     assert bootstrap.startswith("127.0.0.1:")
+    assert status_of(f"{gateway}/readyz") == 200
     assert status_of(f"{console}/readyz") == 200
     assert status_of(link) in {200, 302}
 
@@ -106,7 +113,7 @@ def test_it_serves_restarts_what_dies_and_stops_cleanly_under_load(whole: Whole)
     wait_until(lambda: counted(metrics) > 0)
     assert whole.children()["demo"] == demo  # the workload outlives its broker
     pids = list(whole.children().values())
-    assert len(pids) == 3
+    assert len(pids) == 4
     whole.process.send_signal(signal.SIGINT)
     assert whole.process.wait(60) == 0, whole.output()
     assert "killed" not in whole.output().rpartition("stopping")[2]
