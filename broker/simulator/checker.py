@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
+from broker.model import INT64_MAX
 from broker.simulator.history import FAIL, INFO, INVOKE, OK, Event
 
 
@@ -58,7 +59,8 @@ def since_power_cut(events: Sequence[Event]) -> Sequence[Event]:
     maybe = [
         event
         for event in before
-        if event["kind"] == INVOKE and event["operation"] in {"send", "commit"}
+        if event["operation"] == "trim"  # a new start is synced before it is acknowledged
+        or (event["kind"] == INVOKE and event["operation"] in {"send", "commit"})
     ]
     return [*maybe, *after]
 
@@ -74,13 +76,14 @@ def one_value_per_offset(events: Sequence[Event]) -> Iterator[str]:
 
 def acknowledged_is_kept(events: Sequence[Event]) -> Iterator[str]:
     """What was acknowledged is there in the end, where it was acknowledged, or below the log start
-    of a topic whose retention says so.
+    of a topic whose retention says so or whose records were to be deleted.
     """
     final = {place: dict(records) for place, records in _final_records(events).items()}
+    trimmed = {_place(event) for event in events if _is_asked(event, "trim")}
     expired = {
         _place(event): event["start"]
         for event in _completed(events, "final")
-        if event.get("may_expire")
+        if event.get("may_expire") or _place(event) in trimmed
     }
     for send in _sends(events):
         place = _place(send.event)
@@ -197,6 +200,33 @@ def committed_offset_never_moves_back(events: Sequence[Event]) -> Iterator[str]:
                 yield f"{key}: committed offset {found} is read, nobody committed it"
 
 
+def start_moves_where_asked(events: Sequence[Event]) -> Iterator[str]:
+    """The log start is where an acknowledged deletion put it, or beyond, and never beyond what was
+    asked for; retention apart.
+    """
+    asked: dict[Place, int] = defaultdict(int)
+    least: dict[Place, int] = defaultdict(int)
+    questions: dict[int, tuple[int, int]] = {}
+    for event in events:
+        if _is_asked(event, "trim"):
+            offset = event["offset"]
+            questions[event["id"]] = (offset, least[_place(event)])
+            limit = offset if offset >= 0 else INT64_MAX
+            asked[_place(event)] = max(asked[_place(event)], limit)
+        elif event["operation"] == "trim" and event["kind"] == OK:
+            place, start = _place(event), event["start"]
+            offset, before = questions[event["id"]]
+            if start < max(offset, before):
+                yield f"{place}: deleting up to {offset} after {before} was gone left {start}"
+            least[place] = max(least[place], start)
+    for event in _completed(events, "final"):
+        place, start = _place(event), event["start"]
+        if start < least[place]:
+            yield f"{place}: starts at {start}, what is below {least[place]} was deleted"
+        if start > asked[place] and not event.get("may_expire"):
+            yield f"{place}: starts at {start}, asked was for {asked[place]} at most"
+
+
 class _Register:
     """One group's offset of one partition: what was acknowledged, and what may still happen."""
 
@@ -238,11 +268,16 @@ RULES: Final[dict[str, Callable[[Sequence[Event]], Iterable[str]]]] = {
     "final log is whole": final_log_is_whole,
     "committed offset never moves back": committed_offset_never_moves_back,
     "watermark never moves back": watermark_never_moves_back,
+    "start moves where asked": start_moves_where_asked,
 }
 
 
 def _place(event: Event) -> Place:
     return event["topic"], event["partition"]
+
+
+def _is_asked(event: Event, operation: str) -> bool:
+    return bool(event["operation"] == operation and event["kind"] == INVOKE)
 
 
 def _completed(events: Iterable[Event], operation: str) -> Iterator[Event]:

@@ -44,6 +44,7 @@ MUST_HAPPEN: Final = (
     "topics deleted",
     "segments rolled",
     "logs cleaned",
+    "records trimmed away",
     "bytes deleted by retention",
     "incremental fetches",
 )

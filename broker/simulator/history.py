@@ -10,6 +10,7 @@ on `operation`:
 | poll      | reader, topic, partition, position; ok: records, high_watermark (or null)     |
 | commit    | group, topic, partition, offset                                               |
 | committed | group, topic, partition; ok: offset (-1: none)                                |
+| trim      | topic, partition, offset (-1: all there is); ok: start, topic, partition       |
 | reset     | group, topic, partition: its next commits may be lower                        |
 | power cut | none: every process is gone, every disk lost what was not synced              |
 | final     | topic, partition; ok: start, end, records (all there is), may_expire          |

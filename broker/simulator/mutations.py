@@ -87,6 +87,15 @@ def _forget_producers(original: Any) -> Any:
     return classmethod(opened)
 
 
+def _forget_log_start(original: Any) -> Any:
+    async def opened(cls: type[PartitionLog], *args: Any, **kwargs: Any) -> PartitionLog:
+        log: PartitionLog = await original.__func__(cls, *args, **kwargs)
+        log.log_start_offset = log.segments[0].base_offset
+        return log
+
+    return classmethod(opened)
+
+
 def _no_deduplication(_original: Any) -> Any:
     return lambda *_arguments: None
 
@@ -130,6 +139,11 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "the state of idempotent producers is lost at a restart",
         (Patch(PartitionLog, "open", _forget_producers),),
         {"kill": 2, "kill_in_append": 2, "reset": 3},
+    ),
+    "forget-log-start": Mutation(
+        "deleted records come back after a restart",
+        (Patch(PartitionLog, "open", _forget_log_start),),
+        {"kill": 3},
     ),
     "no-deduplication": Mutation(
         "a retried batch is stored again",

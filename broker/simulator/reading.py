@@ -23,6 +23,7 @@ INCREMENTAL_PROBABILITY: Final = 0.6
 PART_PROBABILITY: Final = 0.1
 """A poll that leaves some partitions out."""
 EXPIRING_TOPIC: Final = "expiring"
+TRIMMED_TOPIC: Final = "trimmed"
 SEEK_PROBABILITY: Final = 0.03
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -103,10 +104,10 @@ class Reader:
     async def _take(self, cursor: Cursor, data: PartitionData) -> None:
         random = self.node.random
         code = ErrorCode(data.error_code)
-        if code is ErrorCode.OFFSET_OUT_OF_RANGE and may_expire(self._topic):
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE and may_shrink(self._topic):
             start = await list_offset(self._session, self._topic, cursor.partition, EARLIEST)
             if start is not None:
-                self.world.counters["readers overtaken by retention"] += 1
+                self.world.counters["readers overtaken by the log start"] += 1
                 cursor.seek(start)
         elif code in RETRIABLE:
             await self._session.back_off()
@@ -123,6 +124,11 @@ class Reader:
 def may_expire(topic: str) -> bool:
     """Whether retention takes records of this topic away during a run."""
     return topic == EXPIRING_TOPIC
+
+
+def may_shrink(topic: str) -> bool:
+    """Whether the log start of this topic moves during a run."""
+    return topic in {EXPIRING_TOPIC, TRIMMED_TOPIC}
 
 
 def take_poll(world: World, cursor: Cursor, data: PartitionData) -> Found:

@@ -22,16 +22,19 @@ from broker.simulator.history import History
 from broker.simulator.loop import Process
 from broker.simulator.nemesis import Nemesis
 from broker.simulator.producing import Producer
-from broker.simulator.reading import EXPIRING_TOPIC, Reader, read_all
+from broker.simulator.reading import EXPIRING_TOPIC, TRIMMED_TOPIC, Reader, read_all
 from broker.simulator.recycling import ANY_TIME, Recycler, create_topic
 from broker.simulator.session import Session
+from broker.simulator.trimming import Trimmer
 from broker.simulator.world import BROKER_PORT, BrokerHost, Node, World, world_of
 
 FAULTS_S_MIN: Final = 10.0
 FAULTS_S_MAX: Final = 40.0
 CONVERGE_S_MAX: Final = 60.0
-TOPICS: Final = {"orders": 3, "payments": 1, EXPIRING_TOPIC: 1}
-"""Name and partitions. Retention takes records of the expiring one: it has no groups."""
+TOPICS: Final = {"orders": 3, "payments": 1, EXPIRING_TOPIC: 1, TRIMMED_TOPIC: 1}
+"""Name and partitions. Retention takes records of the expiring one, and clients delete those of the
+trimmed one: they have no groups.
+"""
 KEPT_TOPICS: Final = ("orders", "payments")
 
 SETTINGS: Final[dict[str, object]] = {
@@ -113,12 +116,13 @@ PARTS: Final[dict[str, tuple[int, int, Make]]] = {
         lambda world, name, topic, node: Member(world, node, name, group_of(topic), topic),
     ),
     "recycler": (1, 1, lambda world, _, _topic, node: Recycler(world, node)),
+    "trimmer": (1, 1, lambda world, _, _topic, node: Trimmer(world, node)),
 }
 """Kind: how many at least, at most, and how one is made."""
 
 
 EVERYWHERE: Final = frozenset({"producer", "reader"})
-"""Kinds that also use the expiring topic."""
+"""Kinds that also use the expiring and the trimmed topic."""
 APPEND_TIME_PROBABILITY: Final = 0.3
 
 

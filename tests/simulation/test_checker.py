@@ -66,6 +66,12 @@ class Story:
             self.history.end(0.0, identity, outcome, "commit")
         return self
 
+    def trim(self, offset: int, *, start: int | None = None, outcome: str = OK) -> Story:
+        identity = self.history.invoke(0.0, "trim", offset=offset, **T)
+        ok = {"start": start, **T} if outcome == OK else {}
+        self.history.end(0.0, identity, outcome, "trim", **ok)
+        return self
+
     def committed(self, offset: int) -> Story:
         identity = self.history.invoke(0.0, "committed", group="g", **T)
         self.history.end(0.0, identity, OK, "committed", offset=offset)
@@ -98,6 +104,10 @@ BROKEN = {
     "final log is whole": Story().send("a", offset=0).final(0, 2, (0, "a")),
     "committed offset never moves back": Story().commit(5).commit(9).committed(5),
     "watermark never moves back": Story().poll(0, watermark=5).poll(0, watermark=4),
+    "start moves where asked": Story()
+    .send("a", offset=0, sequence=0)
+    .trim(1, start=1)
+    .final(0, 1, (0, "a")),
 }
 
 
@@ -108,6 +118,30 @@ def test_every_rule_has_a_history_that_breaks_it() -> None:
 @pytest.mark.parametrize("rule", sorted(BROKEN))
 def test_broken_rule_is_found_and_no_other(rule: str) -> None:
     assert BROKEN[rule].broken() == {rule}
+
+
+def two_records() -> Story:
+    return Story().send("a", offset=0, sequence=0).send("b", offset=1, sequence=1)
+
+
+def test_deleted_records_may_be_gone_and_no_others() -> None:
+    rule = "start moves where asked"
+    assert two_records().trim(1, start=1).final(1, 2, (1, "b")).broken() == set()
+    assert two_records().trim(-1, start=2).final(2, 2).broken() == set()
+    assert two_records().trim(1, start=1).final(2, 2).broken() == {rule}, "more than asked for"
+    assert two_records().trim(2, start=1).final(1, 2, (1, "b")).broken() == {rule}
+    back = two_records().trim(1, start=1).trim(0, start=0).final(1, 2, (1, "b"))
+    assert back.broken() == {rule}
+    lost = two_records().trim(1, start=1).final(1, 1)
+    assert lost.broken() == {"acknowledged is kept"}
+
+
+@pytest.mark.parametrize("outcome", [INFO, FAIL])
+def test_a_deletion_whose_fate_is_open_binds_nobody(outcome: str) -> None:
+    asked = two_records().trim(1, outcome=outcome)
+    assert asked.final(0, 2, (0, "a"), (1, "b")).broken() == set()
+    if outcome == INFO:
+        assert two_records().trim(1, outcome=INFO).final(1, 2, (1, "b")).broken() == set()
 
 
 def test_clean_history_has_no_findings() -> None:
