@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
+from rest_framework.fields import empty
 
 from hermes_console.operations.messages import Browsed
 from hermes_console.operations.messages_export import Format, message_json
@@ -48,11 +49,13 @@ class Int64Field(serializers.RegexField):
     def __init__(self, **options: Any) -> None:
         super().__init__(r"\A[0-9]{1,19}\Z", max_length=19, **options)
 
-    def to_internal_value(self, data: Any) -> Any:
-        number = int(super().to_internal_value(str(data) if type(data) is int else data))
-        if number > INT64_MAX:
+    def run_validation(self, data: Any = empty) -> Any:
+        value = super().run_validation(str(data) if type(data) is int else data)
+        if not isinstance(value, str):  # the default
+            return value
+        if int(value) > INT64_MAX:
             raise serializers.ValidationError(f"At most {INT64_MAX}.")
-        return number
+        return int(value)
 
 
 class RecordsQuerySerializer(serializers.Serializer[Any]):

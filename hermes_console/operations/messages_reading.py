@@ -72,15 +72,21 @@ class Page:
 
 @dataclass(slots=True)
 class _Part:
-    """A window's messages so far, in order of offset; read to `position`, to be read to `end`."""
+    """A window's messages so far, in order of offset; read to `position`, to be read to `end`. Its
+    `start` moves down to the first offset of its first batch, which is opened anyway, but not below
+    `floor`.
+    """
 
     position: int
     end: int
+    floor: int
+    start: int = -1
     messages: list[Message] = field(default_factory=list)
     read_bytes: int = 0
     is_single: bool = False
 
     def __post_init__(self) -> None:
+        self.start = self.position
         self.is_single = self.end - self.position <= 1
 
     @property
@@ -183,27 +189,29 @@ def _fill(
     """Read each lane's next window, all lanes in one fetch, as often as it takes. Returns whether
     any lane got on.
     """
-    windows: dict[int, tuple[int, int]] = {}
+    parts: dict[int, _Part] = {}
     by_partition = {lane.partition: lane for lane in lanes}
     for lane in by_partition.values():
         if direction is Direction.OLDER:
-            windows[lane.partition] = (max(lane.low, lane.high - lane.window), lane.high)
+            start = max(lane.low, lane.high - lane.window)
+            parts[lane.partition] = _Part(start, lane.high, lane.low)
         else:
-            windows[lane.partition] = (lane.low, min(lane.high, lane.low + lane.window))
+            end = min(lane.high, lane.low + lane.window)
+            parts[lane.partition] = _Part(lane.low, end, lane.low)
+    _read_windows(fetch, parts, meter, key)
     has_moved = False
-    for partition, part in _read_windows(fetch, windows, meter, key).items():
+    for partition, part in parts.items():
         lane = by_partition[partition]
-        start, end = windows[partition]
         if direction is Direction.NEWER:
             lane.ready.extend(part.messages)
             lane.low = part.position
-        elif part.position >= end:
+        elif part.is_read:
             lane.ready.extend(reversed(part.messages))
-            lane.high = start
+            lane.high = part.start
         else:  # its newer end is missing: nothing of it can be handed out
             continue
-        has_moved = has_moved or part.position > start
-        _resize(lane, part.read_bytes, end - start, has_found=bool(part.messages))
+        has_moved = has_moved or part.position > part.start
+        _resize(lane, part.read_bytes, part.end - part.start, has_found=bool(part.messages))
     return has_moved
 
 
@@ -216,13 +224,12 @@ def _resize(lane: Lane, read_bytes: int, offsets: int, *, has_found: bool) -> No
 
 
 def _read_windows(
-    fetch: Fetch, windows: Mapping[int, tuple[int, int]], meter: _Meter, key: bytes | None
-) -> dict[int, _Part]:
-    """What was read of each window until all are read or the budget is used up. A window of one
-    offset is read whatever the budget says.
+    fetch: Fetch, parts: Mapping[int, _Part], meter: _Meter, key: bytes | None
+) -> None:
+    """Read the windows until all are read or the budget is used up. A window of one offset is read
+    whatever the budget says.
     """
     pattern = None if key is None else key_pattern(key)
-    parts = {partition: _Part(start, end) for partition, (start, end) in windows.items()}
     pending: list[int] = list(parts)
     starved: list[int] = []
     while pending or starved:
@@ -245,7 +252,6 @@ def _read_windows(
         if meter.stop() is not None:
             pending = [one for one in pending if parts[one].is_single]
             starved = [one for one in starved if parts[one].is_single]
-    return parts
 
 
 def _read_answer(
@@ -269,6 +275,8 @@ def _read_answer(
         if batch.base_offset >= part.end:
             part.position = part.end
             return
+        if part.position == part.start:
+            part.position = part.start = max(part.floor, min(part.start, batch.base_offset))
         meter.scanned += batch.header.record_count
         if pattern is None:
             meter.read_bytes += len(batch.content)
