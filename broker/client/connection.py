@@ -9,6 +9,7 @@ waits.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
 from typing import Any, Final, NamedTuple
 
@@ -19,6 +20,9 @@ from broker.wire.api import APIS
 from broker.wire.primitives import EncodeError, MalformedMessage
 
 RECEIVE_BUFFER_BYTES: Final = 64 * 1024
+TLS_ALERT: Final = 0x15
+TLS_HANDSHAKE: Final = 0x16
+TLS_MAJOR_VERSION: Final = 3
 CORRELATION_ID_MAX: Final = 2**31 - 1
 
 
@@ -49,11 +53,6 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_open(self) -> bool:
         return not self._is_closed and self._transport is not None
-
-    @property
-    def in_flight(self) -> int:
-        """Requests that wait for their answer."""
-        return len(self._waiting)
 
     async def request(
         self,
@@ -187,7 +186,8 @@ class _FrameReader:
                 self._buffer[position : position + frame.SIZE_BYTES], "big", signed=True
             )
             if not 0 < size <= self._frame_bytes_max:
-                text = f"a frame of {size} bytes (limit {self._frame_bytes_max})"
+                field = bytes(self._buffer[position : position + frame.SIZE_BYTES])
+                text = f"a frame of {size} bytes (limit {self._frame_bytes_max}): {_foreign(field)}"
                 raise MalformedMessage(text)
             begin = position + frame.SIZE_BYTES
             if begin + size > self._end:
@@ -221,11 +221,30 @@ async def connect(
             lambda: Connection(address, frame_bytes_max=frame_bytes_max),
             timeout_ms=timeout_ms,
         )
+    except TimeoutError as error:
+        text = f"cannot connect to {address}: no answer within {timeout_ms} ms"
+        raise ConnectionLost(text) from error
     except OSError as error:
-        text = f"cannot connect to {address}: {error or type(error).__name__}"
+        text = f"cannot connect to {address}: {_reason(error)}"
         raise ConnectionLost(text) from error
     assert isinstance(handler, Connection), "the network returns the handler that it made"
     return handler
+
+
+def _reason(error: OSError) -> str:
+    """In the system's own words, such as "Connection refused"."""
+    if error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)
+    return error.strerror or str(error) or type(error).__name__
+
+
+def _foreign(size_field: bytes) -> str:
+    """Whose answer begins with these four bytes in place of a size, as far as it can be told."""
+    if size_field == b"HTTP":
+        return "it answers in HTTP, it is no Kafka broker"
+    if size_field[0] in (TLS_ALERT, TLS_HANDSHAKE) and size_field[1] == TLS_MAJOR_VERSION:
+        return "it speaks TLS, which this client does not"
+    return "it is no Kafka broker"
 
 
 def _name(api_key: int) -> str:

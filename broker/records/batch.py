@@ -115,11 +115,6 @@ def is_control(attributes: int) -> bool:
     return bool(attributes & CONTROL_BIT)
 
 
-def has_delete_horizon(attributes: int) -> bool:
-    """True when base timestamp is the time from which tombstones may go (KIP-534)."""
-    return bool(attributes & DELETE_HORIZON_BIT)
-
-
 def is_intact(batch: Buffer) -> bool:
     """True when `batch` is exactly one well-formed v2 batch whose CRC holds: what recovery asks of
     stored bytes.

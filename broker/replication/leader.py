@@ -2,9 +2,7 @@
 Pure.
 
 The high watermark is the smallest written end over the in-sync replicas; it never moves backwards.
-A new leader does not show its watermark before it has reached the end at which its epoch began
-(KIP-207): `is_settled`. Invariant after every step: 0 <= log_start_offset <= high_watermark <=
-written end of the leader.
+Invariant after every step: 0 <= log_start_offset <= high_watermark <= written end of the leader.
 """
 
 from __future__ import annotations
@@ -33,7 +31,6 @@ class PartitionLeader:
     __slots__ = (
         "_written_ends",
         "broker_id",
-        "epoch_start_offset",
         "high_watermark",
         "leader_epoch",
     )
@@ -50,7 +47,6 @@ class PartitionLeader:
         self.broker_id = broker_id
         self.leader_epoch = leader_epoch
         self.high_watermark = high_watermark
-        self.epoch_start_offset = written_end_offset
         self._written_ends: dict[BrokerId, int] = {broker_id: written_end_offset}
 
     @property
@@ -62,13 +58,6 @@ class PartitionLeader:
     def written_end_offset(self) -> int:
         """The leader's own."""
         return self._written_ends[self.broker_id]
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether the watermark has reached the start of this epoch, so that it may be shown to
-        clients.
-        """
-        return self.high_watermark >= self.epoch_start_offset
 
     def on_elected(self) -> list[Effect]:
         """The partition begins to serve in this epoch: with a single replica everything written

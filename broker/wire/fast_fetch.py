@@ -73,12 +73,7 @@ def encode_fetch_response_parts(
     is null, or empty under read_committed: there are no transactions yet.
     """
     is_flexible = version >= _FLEXIBLE_FROM
-    out = bytearray(struct.pack(">ii", 0, correlation_id))
-    if is_flexible:
-        out.append(0)
-    out += _INT32.pack(throttle_time_ms)
-    if version >= _SESSIONS_FROM:
-        out += struct.pack(">hi", error_code, session_id)
+    out = _frame_head(version, correlation_id, throttle_time_ms, error_code, session_id)
     write_count(out, len(topics), is_flexible=is_flexible)
     parts: list[Buffer] = []
     frame_head, size = out, 0
@@ -113,6 +108,19 @@ def encode_fetch_response_parts(
         size += len(out)
     _INT32.pack_into(frame_head, 0, size - 4)
     return parts
+
+
+def _frame_head(
+    version: int, correlation_id: int, throttle_time_ms: int, error_code: int, session_id: int
+) -> bytearray:
+    """What stands before the topics; the frame's size is filled in at the end."""
+    out = bytearray(struct.pack(">ii", 0, correlation_id))
+    if version >= _FLEXIBLE_FROM:
+        out.append(0)
+    out += _INT32.pack(throttle_time_ms)
+    if version >= _SESSIONS_FROM:
+        out += struct.pack(">hi", error_code, session_id)
+    return out
 
 
 def _write_topic(out: bytearray, topic: str | bytes, version: int) -> None:

@@ -170,7 +170,6 @@ def check(world: World, progress: dict[int, int]) -> None:
     assert (group.state is GroupState.EMPTY) is (not group.members) or (
         group.state is GroupState.PREPARING_REBALANCE
     )
-    assert world.shard.member_count == len(group.members)
     assert group.parked_join_count == len(parked_joins)
     assert group.metadata_bytes == sum(m.metadata_bytes() for m in group.members.values())
     assert group.unsynced <= set(group.members)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from broker.log.config import LogConfig
 from broker.log.partition_log import PartitionLog
 from broker.ports import DiskFull
-from broker.records.batch import has_delete_horizon, is_intact, read_header
+from broker.records.batch import DELETE_HORIZON_BIT, is_intact, read_header
 from broker.records.iterate import Record, iterate_batches
 from broker.runtime.disk import SystemDisk
 from broker.runtime.worker import ProcessWorker
@@ -150,7 +150,7 @@ async def test_the_delete_horizon_is_written_as_kafka_does(disk: FaultyDisk) -> 
     batch = next(iterate_batches(result.records))
     header = read_header(batch)
     assert is_intact(batch)
-    assert has_delete_horizon(header.attributes)
+    assert header.attributes & DELETE_HORIZON_BIT
     assert header.base_timestamp == NOW_MS + CONFIG.delete_retention_ms
     assert [record.timestamp for record in await read_from(log, 0)] == [NOW_MS] * 3
     await log.close()

@@ -16,9 +16,8 @@ def leader(*, high_watermark: int = 0, written_end_offset: int = 10) -> Partitio
 
 def test_a_lone_leader_commits_what_it_has_when_elected() -> None:
     machine = leader()
-    assert not machine.is_settled
     assert machine.on_elected() == [HighWatermarkAdvanced(10)]
-    assert machine.is_settled
+    assert machine.high_watermark == 10
 
 
 def test_the_watermark_follows_the_writes() -> None:

@@ -110,7 +110,7 @@ class ClassicGroup:
         self.initial_delay_left_ms = 0.0
         self.scheduled_at_ms: float | None = None
         self.rebalance_count = 0
-        self.counted: tuple[GroupState, int] | None = None
+        self.counted: GroupState | None = None
         self.soonest_ms: float | None = None
         self.parked_join_count = 0
         self.metadata_bytes = 0

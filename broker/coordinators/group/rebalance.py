@@ -7,6 +7,8 @@ member.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from broker.coordinators.group.classic import ClassicGroup, GroupState
 from broker.coordinators.group.effects import Append, Effect, Moment, Reply
 from broker.coordinators.group.member import Member
@@ -21,8 +23,9 @@ def prepare(group: ClassicGroup, moment: Moment) -> list[Effect]:
     """
     if group.state is GroupState.PREPARING_REBALANCE:
         return complete_if_all_joined(group, moment)
-    effects: list[Effect] = []
-    effects += _interrupt_syncs(group, moment)
+    group.unsynced.clear()
+    interrupted = sync_error(ErrorCode.REBALANCE_IN_PROGRESS)
+    effects = answer_syncs(group, moment, lambda _: interrupted)
     group.is_initial_rebalance = group.state is GroupState.EMPTY
     group.sync_deadline_ms = None
     group.enter(GroupState.PREPARING_REBALANCE, moment.wall_ms)
@@ -148,19 +151,21 @@ def everybody(group: ClassicGroup) -> list[JoinGroupResponseMember]:
     ]
 
 
-def sync_error(code: ErrorCode) -> SyncGroupResponse:
-    return SyncGroupResponse(error_code=code, assignment=b"")
-
-
-def _interrupt_syncs(group: ClassicGroup, moment: Moment) -> list[Effect]:
+def answer_syncs(
+    group: ClassicGroup, moment: Moment, response_of: Callable[[Member], SyncGroupResponse]
+) -> list[Effect]:
+    """Answer every parked sync; those who waited have fresh sessions."""
     effects: list[Effect] = []
-    group.unsynced.clear()
     for member in group.members.values():
         if member.parked_sync is not None:
-            effects.append(Reply(member.parked_sync, sync_error(ErrorCode.REBALANCE_IN_PROGRESS)))
+            effects.append(Reply(member.parked_sync, response_of(member)))
             member.parked_sync = None
             group.refresh_session(member, moment.monotonic_ms)
     return effects
+
+
+def sync_error(code: ErrorCode) -> SyncGroupResponse:
+    return SyncGroupResponse(error_code=code, assignment=b"")
 
 
 def _elect_joined_leader(group: ClassicGroup) -> bool:

@@ -38,17 +38,16 @@ STALE_TIMERS_MIN: Final = 1_000
 class GroupShard:
     """`stored` is what the log holds, `groups` the live half of every group that is known.
 
-    `states` and `member_count` are kept for metrics; `rebalanced` names a group per generation
+    `states` counts groups for metrics; `rebalanced` names a group per generation
     begun, until the shell has counted and cleared it.
     """
 
-    __slots__ = ("_timers", "groups", "member_count", "rebalanced", "states", "stored")
+    __slots__ = ("_timers", "groups", "rebalanced", "states", "stored")
 
     def __init__(self) -> None:
         self.stored = StoredGroups()
         self.groups: dict[str, ClassicGroup] = {}
         self.states: Counter[GroupState] = Counter()
-        self.member_count = 0
         self.rebalanced: list[str] = []
         self._timers: list[tuple[float, str]] = []
 
@@ -261,16 +260,12 @@ class GroupShard:
         heapq.heapify(self._timers)
 
     def _count(self, group: ClassicGroup) -> None:
-        now = (group.state, len(group.members))
-        if group.counted != now:
+        if group.counted is not group.state:
             self._uncount(group)
             self.states[group.state] += 1
-            self.member_count += len(group.members)
-            group.counted = now
+            group.counted = group.state
 
     def _uncount(self, group: ClassicGroup) -> None:
         if group.counted is not None:
-            state, members = group.counted
-            self.states[state] -= 1
-            self.member_count -= members
+            self.states[group.counted] -= 1
             group.counted = None

@@ -7,7 +7,7 @@ from typing import Final
 from broker.coordinators.group.classic import ClassicGroup, GroupState
 from broker.coordinators.group.effects import Append, Caller, Effect, Moment, Reply
 from broker.coordinators.group.member import Member
-from broker.coordinators.group.rebalance import prepare, sync_error
+from broker.coordinators.group.rebalance import answer_syncs, prepare, sync_error
 from broker.errors import ErrorCode
 from broker.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from broker.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -97,24 +97,14 @@ def _assign(group: ClassicGroup, request: SyncGroupRequest, moment: Moment) -> l
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")
     group.enter(GroupState.STABLE, moment.wall_ms)
-    effects: list[Effect] = [Append(group.to_stored())]
-    for member in group.members.values():
-        if member.parked_sync is not None:
-            effects.append(Reply(member.parked_sync, _sync_response(group, member)))
-            member.parked_sync = None
-            group.refresh_session(member, moment.monotonic_ms)
-    return effects
+    stored = Append(group.to_stored())
+    return [stored, *answer_syncs(group, moment, lambda member: _sync_response(group, member))]
 
 
 def _refuse_all(group: ClassicGroup, moment: Moment) -> list[Effect]:
     """An assignment that one record cannot hold: everybody hears of it and joins again."""
-    effects: list[Effect] = []
-    for member in group.members.values():
-        if member.parked_sync is not None:
-            effects.append(Reply(member.parked_sync, sync_error(ErrorCode.UNKNOWN_SERVER_ERROR)))
-            member.parked_sync = None
-            group.refresh_session(member, moment.monotonic_ms)
-    return effects + prepare(group, moment)
+    error = sync_error(ErrorCode.UNKNOWN_SERVER_ERROR)
+    return answer_syncs(group, moment, lambda _: error) + prepare(group, moment)
 
 
 def _sync_response(group: ClassicGroup, member: Member) -> SyncGroupResponse:

@@ -235,10 +235,6 @@ class GroupCoordinator:
             for group in list(shard.groups.groups.values()):
                 yield group.group_id, len(group.members)
 
-    def member_count(self) -> int:
-        """Members over all groups."""
-        return sum(shard.groups.member_count for shard in self._shards)
-
 
 def _limits_of(settings: BrokerSettings) -> GroupLimits:
     group = settings.group
