@@ -6,9 +6,13 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from functools import cache
 from typing import Final
 
+from django.conf import settings
+
 from broker.client.blocking import BlockingClient
+from hermes_console import reach
 from hermes_console.clusters import CLUSTERS_MAX, Cluster
 
 CALL_MS_MAX: Final = 10_000
@@ -16,6 +20,7 @@ CLIENT_ID: Final = "hermes-console"
 
 _clients: OrderedDict[tuple[int, str], BlockingClient] = OrderedDict()
 _lock = threading.Lock()
+_own_ports: set[int] = set()
 
 
 def client_for(cluster: Cluster) -> BlockingClient:
@@ -29,7 +34,9 @@ def client_for(cluster: Cluster) -> BlockingClient:
         if client is None:
             outdated = [one for one in _clients if one[0] == cluster.pk]
             stale.extend(_clients.pop(one) for one in outdated)
-            client = _clients[key] = new_client(cluster.bootstrap_address)
+            client = _clients[key] = new_client(
+                cluster.bootstrap_address, is_trusted=cluster.is_from_environment
+            )
             while len(_clients) > CLUSTERS_MAX:
                 stale.append(_clients.popitem(last=False)[1])
         else:
@@ -39,9 +46,33 @@ def client_for(cluster: Cluster) -> BlockingClient:
     return client
 
 
-def new_client(bootstrap_address: str, *, timeout_ms: int = CALL_MS_MAX) -> BlockingClient:
-    """A client of one's own, to be closed by the caller."""
-    return BlockingClient(bootstrap_address, client_id=CLIENT_ID, timeout_ms=timeout_ms)
+def new_client(
+    bootstrap_address: str, *, is_trusted: bool, timeout_ms: int = CALL_MS_MAX
+) -> BlockingClient:
+    """A client of one's own, to be closed by the caller. What is not trusted (not from the
+    environment) is connected to only where `reach` permits it.
+    """
+    return BlockingClient(
+        bootstrap_address,
+        client_id=CLIENT_ID,
+        timeout_ms=timeout_ms,
+        permit=None if is_trusted else policy().permit,
+    )
+
+
+def policy() -> reach.Policy:
+    """Where added clusters may be: made once per process."""
+    return _policy(tuple(sorted(_own_ports)))
+
+
+def note_own_port(port: int) -> None:
+    """This process listens there itself: no cluster is."""
+    _own_ports.add(port)
+
+
+@cache
+def _policy(own_ports: tuple[int, ...]) -> reach.Policy:
+    return reach.policy_for(settings.ENVIRONMENT, own_ports)
 
 
 def forget(cluster: Cluster) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -21,6 +21,10 @@ BOOTSTRAP_DEFAULT = "127.0.0.1:9092"
 METRICS_URL_DEFAULT = "http://127.0.0.1:9404/metrics"
 CLUSTER_NAME_DEFAULT = "local"
 HOSTS_DEFAULT = "localhost,127.0.0.1,[::1]"
+REACH_PATTERN = re.compile(
+    r"(?:\[(?P<bracketed>[0-9a-fA-F:.]+(?:/\d+)?)\]|(?P<plain>[0-9.]+(?:/\d+)?|[0-9a-fA-F:]+/\d+))"
+    r"(?::(?P<port>\d{1,5}))?"
+)
 CLUSTER_NAME_PATTERN = re.compile(r"[a-z0-9-]{1,63}")
 
 
@@ -28,6 +32,17 @@ class BadEnvironment(Exception):
     """A variable holds what the console cannot use; the message says which, what was found and what
     to set.
     """
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Addresses of clusters: a network, and one of its ports or all (None)."""
+
+    network: IPv4Network | IPv6Network
+    port: int | None
+
+    def covers(self, address: IPv4Address | IPv6Address, port: int) -> bool:
+        return address in self.network and self.port in {None, port}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +63,9 @@ class Environment:
     is_secure: bool
     secret_key: str | None
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
+    cluster_allow: tuple[Reach, ...] = ()
+    cluster_deny: tuple[Reach, ...] = ()
+    own_ports: tuple[int, ...] = ()
 
     @property
     def is_embedded(self) -> bool:
@@ -85,6 +103,13 @@ def read_environment(variables: Mapping[str, str], working_directory: Path) -> E
         trusted_proxies=parse_networks(
             "HERMES_TRUSTED_PROXIES", variables.get("HERMES_TRUSTED_PROXIES") or ""
         ),
+        cluster_allow=parse_reaches(
+            "HERMES_CLUSTER_ALLOW", variables.get("HERMES_CLUSTER_ALLOW") or ""
+        ),
+        cluster_deny=parse_reaches(
+            "HERMES_CLUSTER_DENY", variables.get("HERMES_CLUSTER_DENY") or ""
+        ),
+        own_ports=parse_ports("HERMES_OWN_PORTS", variables.get("HERMES_OWN_PORTS") or ""),
     )
 
 
@@ -149,6 +174,37 @@ def parse_networks(name: str, text: str) -> tuple[IPv4Network | IPv6Network, ...
             f"{name} is {text!r} ({error}); expected addresses or networks such as "
             "10.0.0.0/8,192.168.1.5, joined by commas"
         ) from error
+
+
+def parse_reaches(name: str, text: str) -> tuple[Reach, ...]:
+    """Networks or addresses, each with or without `:port` (IPv6 in brackets then). Raises
+    BadEnvironment.
+    """
+    found = []
+    for part in _split(text):
+        matched = REACH_PATTERN.fullmatch(part)
+        try:
+            if matched is None:
+                raise ValueError(part)
+            port = matched["port"]
+            network = ip_network(matched["bracketed"] or matched["plain"])
+            if port is not None and not 0 < int(port) < 65536:
+                raise ValueError(part)
+        except ValueError as error:
+            raise BadEnvironment(
+                f"{name} has {part!r}; expected addresses or networks such as "
+                "10.0.0.0/8,192.168.1.5:9092,[fd00::/8],[::1]:9092, joined by commas"
+            ) from error
+        found.append(Reach(network, None if port is None else int(port)))
+    return tuple(found)
+
+
+def parse_ports(name: str, text: str) -> tuple[int, ...]:
+    """Port numbers. Raises BadEnvironment."""
+    for part in _split(text):
+        if not part.isdecimal() or not 0 < int(part) < 65536:
+            raise BadEnvironment(f"{name} has {part!r}; expected port numbers joined by commas")
+    return tuple(int(part) for part in _split(text))
 
 
 def _split(text: str) -> tuple[str, ...]:

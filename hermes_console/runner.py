@@ -26,6 +26,7 @@ from twisted.internet import reactor as twisted_reactor
 
 from hermes_console.accounts.links import create_link, first_administrator
 from hermes_console.asgi import application
+from hermes_console.connect import note_own_port
 from hermes_console.embedded import EmbeddedCelery
 from hermes_console.live.sampling import Sampling
 from hermes_console.settings import ENVIRONMENT
@@ -52,6 +53,7 @@ class ConsoleServer:
         self._host = host
         self._port = port or _free_port(host)
         _check_address(host, self._port)
+        note_own_port(self._port)
         self._is_supervised = is_supervised
         self._prints_link = prints_link
         self._sampling = Sampling(ENVIRONMENT)

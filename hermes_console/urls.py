@@ -9,7 +9,7 @@ from django.urls import include, path, register_converter
 from hermes_console import health, palette, zone
 from hermes_console.addresses import home
 from hermes_console.names import NameConverter
-from hermes_console.navigation import PAGES
+from hermes_console.navigation import ADMINISTRATION, PAGES
 
 register_converter(NameConverter, "name")
 
@@ -26,6 +26,7 @@ urlpatterns = [
     path("times", zone.times, name="times"),
     path("palette", palette.palette, name="palette"),
     path("accounts/", include("hermes_console.accounts.urls")),
+    *(path(page.path, include(page.urls)) for page in ADMINISTRATION),
     path("api/", include("hermes_console.api.urls")),
     *(path(f"clusters/<slug:cluster>/{page.path}", include(page.urls)) for page in PAGES),
 ]

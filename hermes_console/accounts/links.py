@@ -22,6 +22,8 @@ from hermes_console.accounts.rights import Role
 
 FIRST_ADMINISTRATOR: Final = "admin"
 LIFETIME: Final = timedelta(minutes=15)
+INVITATION_LIFETIME: Final = timedelta(hours=24)
+"""Of a link that an operator hands to somebody else."""
 TOKEN_BYTES: Final = 32
 SALT: Final = "hermes.sign-in-link"
 
@@ -47,22 +49,30 @@ def _free_name() -> str:
     return next(name for name in names if name not in taken)
 
 
-def create_link(user: User) -> str:
-    """A new token for `user`, valid for LIFETIME and one use; expired rows go on this occasion."""
+def create_link(user: User, lifetime: timedelta = LIFETIME) -> str:
+    """A new token for `user`, good for `lifetime` and one use; expired rows go on this occasion."""
     now = timezone.now()
-    SignInLink.objects.filter(expires_at__lt=now - LIFETIME).delete()
+    SignInLink.objects.filter(expires_at__lt=now).delete()
     token = signing.TimestampSigner(salt=SALT).sign(secrets.token_urlsafe(TOKEN_BYTES))
-    SignInLink.objects.create(token_hash=_hash(token), user=user, expires_at=now + LIFETIME)
+    SignInLink.objects.create(token_hash=_hash(token), user=user, expires_at=now + lifetime)
     return token
 
 
-def is_usable(token: str) -> bool:
-    """Whether `use_link` would succeed now; changes nothing."""
+def owner_of(token: str) -> User | None:
+    """Whom `use_link` would sign in now; changes nothing."""
     if not _is_signed(token):
-        return False
-    return SignInLink.objects.filter(
-        token_hash=_hash(token), used_at=None, expires_at__gt=timezone.now(), user__is_active=True
-    ).exists()
+        return None
+    link = (
+        SignInLink.objects.select_related("user")
+        .filter(
+            token_hash=_hash(token),
+            used_at=None,
+            expires_at__gt=timezone.now(),
+            user__is_active=True,
+        )
+        .first()
+    )
+    return None if link is None else link.user
 
 
 def use_link(token: str) -> User | None:
@@ -83,7 +93,7 @@ def use_link(token: str) -> User | None:
 
 def _is_signed(token: str) -> bool:
     try:
-        signing.TimestampSigner(salt=SALT).unsign(token, max_age=LIFETIME)
+        signing.TimestampSigner(salt=SALT).unsign(token)
     except signing.BadSignature:
         return False
     return True

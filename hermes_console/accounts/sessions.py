@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from django.conf import settings
 from django.contrib.auth import login
+from django.contrib.sessions.models import Session
 from django.db import IntegrityError, transaction
 from django.http import HttpRequest
 from django.utils import timezone
@@ -26,9 +27,8 @@ BROWSER_LENGTH_MAX: Final = 200
 
 
 def begin_session(request: HttpRequest, user: User) -> None:
-    """Sign `user` in under a new session key; what the session held before is kept only for the
-    same person.
-    """
+    """Sign `user` in under a new session key; sessions that have expired go on this occasion."""
+    import_module(settings.SESSION_ENGINE).SessionStore.clear_expired()
     login(request, user, backend=BACKEND)
     note_session(request)
 
@@ -60,13 +60,13 @@ def note_session(request: HttpRequest) -> None:
 
 def sessions_of(user: User) -> list[UserSession]:
     """The sessions that still stand, last seen first; rows of expired ones go on this occasion."""
-    oldest = timezone.now() - timedelta(seconds=settings.SESSION_COOKIE_AGE)
     rows = list(user.sign_ins.all())
-    alive = [
-        row
-        for row in rows
-        if row.seen_at > oldest and _store(row.session_key).exists(row.session_key)
-    ]
+    standing = set(
+        Session.objects.filter(
+            session_key__in=[row.session_key for row in rows], expire_date__gt=timezone.now()
+        ).values_list("session_key", flat=True)
+    )
+    alive = [row for row in rows if row.session_key in standing]
     gone = {row.pk for row in rows} - {row.pk for row in alive}
     UserSession.objects.filter(pk__in=gone).delete()
     return alive

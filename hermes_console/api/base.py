@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.request import Request
@@ -24,7 +25,7 @@ from hermes_console.audit.record import require
 from hermes_console.clusters import Cluster
 from hermes_console.errors import Refused
 
-__all__ = ["AdminView", "PageQuery", "idempotent", "problems"]
+__all__ = ["AdminView", "PageQuery", "idempotent", "if_match_header", "problems"]
 
 LIMIT_DEFAULT: Final = 100
 LIMIT_MAX: Final = 500
@@ -120,6 +121,17 @@ class AdminView(APIView):
         except ValueError as error:
             raise ValidationError({"cursor": ["Use next_cursor of the page before."]}) from error
         return {key: [render(one) for one in page], "next_cursor": next_cursor}
+
+
+def if_match_header(*, is_required: bool = True) -> OpenApiParameter:
+    """For `parameters=` of `extend_schema`."""
+    return OpenApiParameter(
+        "If-Match",
+        str,
+        OpenApiParameter.HEADER,
+        required=is_required,
+        description="The ETag of the GET that you saw, or *.",
+    )
 
 
 def problems(*statuses: int) -> dict[Any, Any]:

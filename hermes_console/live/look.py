@@ -16,7 +16,6 @@ from typing import Final
 from broker.client.blocking import (
     EARLIEST,
     LATEST,
-    BlockingClient,
     ClientError,
     ClusterDescription,
     GroupDescription,
@@ -24,6 +23,7 @@ from broker.client.blocking import (
     TopicView,
 )
 from broker.client.blocking import TopicPartition as ClientPartition
+from hermes_console.connect import new_client
 from hermes_console.live.metricstext import read_metrics
 from hermes_console.live.observation import (
     ClusterObserved,
@@ -39,8 +39,9 @@ CALL_MS_MAX: Final = 4_000
 METADATA_EVERY_S: Final = 5.0
 LOG_STARTS_EVERY_S: Final = 30.0
 METRICS_S_MAX: Final = 2.0
+METRICS_LARGE_BYTES: Final = 1024 * 1024
+METRICS_LARGE_EVERY_S: Final = 5.0
 METRICS_BYTES_MAX: Final = 64 * 1024 * 1024
-CLIENT_ID: Final = "hermes-console"
 GONE: Final = "Dead"
 CLASSIC_TYPES: Final = frozenset({"", "classic"})
 
@@ -65,18 +66,22 @@ class Metadata:
 
 
 class ClusterLook:
-    """Keeps its connections between looks; `close` it in the end."""
+    """Keeps its connections between looks; `close` it in the end. `is_trusted`: from the
+    environment, so that it may be anywhere.
+    """
 
-    def __init__(self, bootstrap_address: str, metrics_address: str) -> None:
+    def __init__(
+        self, bootstrap_address: str, metrics_address: str, *, is_trusted: bool = True
+    ) -> None:
         self._bootstrap = bootstrap_address
         self._metrics_address = metrics_address
-        self._client = BlockingClient(
-            bootstrap_address, client_id=CLIENT_ID, timeout_ms=CALL_MS_MAX
-        )
+        self._client = new_client(bootstrap_address, is_trusted=is_trusted, timeout_ms=CALL_MS_MAX)
         self._metadata: Metadata | None = None
         self._metadata_due_s = 0.0
         self._starts: dict[ClientPartition, int] = {}
         self._starts_due_s = 0.0
+        self._metrics: MetricsObserved | None = None
+        self._metrics_due_s = 0.0
 
     def close(self) -> None:
         self._client.close()
@@ -141,16 +146,24 @@ class ClusterLook:
         return self._starts
 
     def _read_metrics(self) -> tuple[MetricsObserved | None, str]:
-        """The numbers, or None and why (no reason when the cluster has no metrics address)."""
+        """The numbers, or None and why (no reason when the cluster has no metrics address). A large
+        text costs broker and console a lot: it is read every METRICS_LARGE_EVERY_S only.
+        """
         if not self._metrics_address:
             return None, ""
+        if self._metrics is not None and time.monotonic() < self._metrics_due_s:
+            return self._metrics, ""
+        self._metrics = None
         try:
             with _opener.open(self._metrics_address, timeout=METRICS_S_MAX) as answer:
-                text = answer.read(METRICS_BYTES_MAX).decode("utf-8", "replace")
+                raw = answer.read(METRICS_BYTES_MAX)
         except (OSError, ValueError) as error:
             reason = getattr(error, "reason", None) or error
             return None, f"Tried {self._metrics_address}: {reason}."
-        return read_metrics(text), ""
+        self._metrics = read_metrics(raw.decode("utf-8", "replace"))
+        is_large = len(raw) > METRICS_LARGE_BYTES
+        self._metrics_due_s = time.monotonic() + (METRICS_LARGE_EVERY_S if is_large else 0)
+        return self._metrics, ""
 
 
 def _group(

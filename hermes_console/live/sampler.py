@@ -93,7 +93,11 @@ class ClusterSampler:
         if self._state is None:
             self._state = ClusterState(self._store.load())
         if self._look is None:
-            self._look = ClusterLook(self._cluster.bootstrap_address, self._cluster.metrics_address)
+            self._look = ClusterLook(
+                self._cluster.bootstrap_address,
+                self._cluster.metrics_address,
+                is_trusted=self._cluster.is_from_environment,
+            )
         try:
             observed = self._look.look()
         except LookFailed as failure:

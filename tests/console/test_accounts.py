@@ -16,13 +16,13 @@ from hermes_console.accounts.links import (
     SALT,
     create_link,
     first_administrator,
-    is_usable,
+    owner_of,
     use_link,
 )
 from hermes_console.accounts.models import SignInLink, User
 from tests.console.conftest import PASSWORD
 
-pytestmark = pytest.mark.django_db(databases=("default", "samples"))
+pytestmark = pytest.mark.django_db(databases="__all__")
 
 
 def test_link_signs_in_once(client: Client) -> None:
@@ -38,7 +38,7 @@ def test_opening_the_link_does_not_use_it_up(client: Client) -> None:
     token = create_link(first_administrator())
     assert client.get(reverse("accounts:link", args=[token])).status_code == 200
     assert "_auth_user_id" not in client.session
-    assert is_usable(token)
+    assert owner_of(token)
 
 
 def test_link_is_stored_as_a_hash_only() -> None:
@@ -52,7 +52,7 @@ def test_link_is_stored_as_a_hash_only() -> None:
 def test_expired_link_is_worthless() -> None:
     token = create_link(first_administrator())
     SignInLink.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
-    assert not is_usable(token)
+    assert not owner_of(token)
     assert use_link(token) is None
 
 
@@ -60,7 +60,7 @@ def test_expired_link_is_worthless() -> None:
     "token", ["", "x", "a:b:c", signing.TimestampSigner(salt="other").sign("a")]
 )
 def test_forged_link_is_worthless(token: str) -> None:
-    assert not is_usable(token)
+    assert not owner_of(token)
     assert use_link(token) is None
 
 

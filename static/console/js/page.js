@@ -4,6 +4,7 @@ import { startCharts } from "./chart.js";
 import { startForms } from "./forms.js";
 import { startKeys } from "./keys.js";
 import { startTimes } from "./times.js";
+import { startCopying } from "./copy.js";
 
 const THEME_KEY = "hermes-theme";
 
@@ -35,6 +36,7 @@ startTheme();
 startForms();
 startKeys();
 startTimes();
+startCopying();
 const charts = startCharts();
 const main = document.querySelector("[data-live]");
 if (main) startLive(main, charts);

@@ -1,0 +1,84 @@
+"""Signing in by password or link, recorded, with a bound on guessing. Only pages call it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.http import HttpRequest
+from django.utils import timezone
+
+from hermes_console import words
+from hermes_console.accounts import lockout
+from hermes_console.accounts.actor import Actor
+from hermes_console.accounts.address import address_of
+from hermes_console.accounts.models import User
+from hermes_console.accounts.rights import RIGHTS_OF, Role
+from hermes_console.accounts.sessions import begin_session
+from hermes_console.audit.models import Outcome
+from hermes_console.audit.record import record
+
+BY_LINK = "signed_in_by_link"
+UNKNOWN_NAME = "(no such account)"
+
+
+def try_begin(request: HttpRequest, name: str) -> datetime | None:
+    """None when a password may be tried for `name`; else until when it may not."""
+    return lockout.begin_attempt(name, address_of(request))
+
+
+def note_failure(request: HttpRequest, name: str) -> None:
+    """A wrong password; the one that locks says so. Names of accounts that do not exist are not
+    kept: they may be passwords.
+    """
+    user = User.objects.filter(username=name).first()
+    shown = user.username if user is not None else UNKNOWN_NAME
+    is_last = lockout.is_last(name, address_of(request))
+    record(
+        _actor(request, user, shown),
+        "sign-in.lock" if is_last else "sign-in",
+        outcome=Outcome.REFUSED,
+        target=shown,
+        reason=(
+            f"wrong password, the last of {lockout.PAIR_FAILURES_MAX}: locked at this address"
+            if is_last
+            else "wrong name or password, or the account is disabled"
+        ),
+    )
+
+
+def complete(request: HttpRequest, user: User, *, by_link: bool = False) -> None:
+    """Begin the session, once it is recorded. Raises AuditUnavailable: then nobody is signed in."""
+    record(
+        _actor(request, user, user.username),
+        "sign-in",
+        outcome=Outcome.DONE,
+        target=user.username,
+        after={"by": "one-time link" if by_link else "password"},
+    )
+    lockout.succeed(user.username, address_of(request))
+    begin_session(request, user)
+    if by_link:
+        request.session[BY_LINK] = True
+
+
+def locked_sentence(until: datetime) -> str:
+    """What somebody reads who is locked out."""
+    left_s = max(1.0, (until - timezone.now()).total_seconds())
+    return (
+        "Too many failed attempts from your address. Try again in "
+        f"{words.duration(left_s)} (at {until:%H:%M} UTC), or ask an operator to unlock the "
+        "account or for a one-time sign-in link."
+    )
+
+
+def _actor(request: HttpRequest, user: User | None, name: str) -> Actor:
+    role = Role.VIEWER if user is None else Role(user.role)
+    return Actor(
+        name=name,
+        role=role,
+        rights=RIGHTS_OF[role],
+        via="session",
+        address=address_of(request),
+        request_id=getattr(request, "request_id", ""),
+        user_id=None if user is None else user.pk,
+    )
