@@ -36,20 +36,32 @@ class EndHistory:
     history anew.
     """
 
-    __slots__ = ("_tiers",)
+    __slots__ = ("_at_ms", "_end", "_tiers")
 
     def __init__(self) -> None:
         self._tiers: tuple[deque[EndSample], ...] = tuple(deque(maxlen=kept) for _, kept in TIERS)
+        self._at_ms = -1
+        self._end = -1
 
     def add(self, at_ms: int, end: int) -> None:
-        """A new sample; one that is not later than the last is ignored."""
-        newest = self._tiers[0][-1] if self._tiers[0] else None
-        if newest is not None and end < newest.end:
+        """A new sample; one that is not later than the last is ignored. An end that stands still is
+        written down when it moves on: most partitions of a large cluster do so for hours.
+        """
+        if end < self._end:
             for tier in self._tiers:
                 tier.clear()
-        elif newest is not None and at_ms <= newest.at_ms:
+        elif at_ms <= self._at_ms:
             return
-        sample = EndSample(at_ms, end)
+        elif end == self._end:
+            self._at_ms = at_ms
+            return
+        elif self._tiers[0] and self._at_ms > self._tiers[0][-1].at_ms:
+            self._write(EndSample(self._at_ms, self._end))
+        self._at_ms, self._end = at_ms, end
+        self._write(EndSample(at_ms, end))
+
+    def _write(self, sample: EndSample) -> None:
+        at_ms, end = sample
         for (step_ms, _), tier in zip(TIERS, self._tiers, strict=True):
             if len(tier) >= 2 and tier[-1].end == tier[-2].end == end:
                 tier[-1] = sample

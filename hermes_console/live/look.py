@@ -86,6 +86,17 @@ class ClusterLook:
     def close(self) -> None:
         self._client.close()
 
+    def cpu_s(self) -> float:
+        """CPU seconds of the client's own thread so far: it decodes what brokers answer."""
+
+        async def thread_time(_cluster: object) -> float:
+            return time.thread_time()
+
+        try:
+            return self._client.run(thread_time)
+        except ClientError:
+            return 0.0
+
     def look(self) -> ClusterObserved:
         """Raises LookFailed. A metrics address that does not answer is told in the result."""
         try:

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any, Final, Self
 
 SNAPSHOT_FORMAT: Final = 1
+encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 GROWTH_SHARE: Final = 0.05
 GROWTH_S: Final = 10.0
 
@@ -152,16 +153,7 @@ class GroupDetail:
     blockers: tuple[Blocker, ...] = ()
 
     def to_text(self) -> str:
-        return json.dumps(
-            {
-                "format": SNAPSHOT_FORMAT,
-                "summary": _shallow(self.summary),
-                "partitions": [_shallow(partition) for partition in self.partitions],
-                "members": [_shallow(member) for member in self.members],
-                "blockers": [_shallow(blocker) for blocker in self.blockers],
-            },
-            separators=(",", ":"),
-        )
+        return detail_text(self)[0]
 
     @classmethod
     def from_text(cls, text: str) -> Self:
@@ -205,7 +197,7 @@ class ClusterSnapshot:
             "disk": _shallow(self.disk),
             "groups": [_shallow(group) for group in self.groups],
         }
-        return json.dumps(fields, separators=(",", ":"))
+        return encode(fields)
 
     @classmethod
     def from_text(cls, text: str) -> Self:
@@ -220,6 +212,32 @@ class ClusterSnapshot:
                 "groups": tuple(_summary(group) for group in fields["groups"]),
             }
         )
+
+
+def detail_text(
+    detail: GroupDetail, before: tuple[GroupDetail, list[str]] | None = None
+) -> tuple[str, list[str]]:
+    """The detail's JSON text and that of each of its partitions. With `before`, the same group's
+    last detail and texts, the text of a partition that is the same object is taken over.
+    """
+    if before is not None and len(before[0].partitions) == len(detail.partitions):
+        parts = [
+            old_text if new is old else encode(_shallow(new))
+            for new, old, old_text in zip(
+                detail.partitions, before[0].partitions, before[1], strict=True
+            )
+        ]
+    else:
+        parts = [encode(_shallow(partition)) for partition in detail.partitions]
+    rest = encode(
+        {
+            "format": SNAPSHOT_FORMAT,
+            "summary": _shallow(detail.summary),
+            "members": [_shallow(member) for member in detail.members],
+            "blockers": [_shallow(blocker) for blocker in detail.blockers],
+        }
+    )
+    return f'{rest[:-1]},"partitions":[{",".join(parts)}]}}', parts
 
 
 def is_growing(lag: int | None, produced_per_s: float | None, slope_per_s: float | None) -> bool:

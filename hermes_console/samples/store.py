@@ -5,9 +5,10 @@ calls it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from django.conf import settings
-from django.db import transaction
+from django.db import connections, transaction
 
 from hermes_console.samples.models import (
     RAW_RESOLUTION_S,
@@ -17,9 +18,14 @@ from hermes_console.samples.models import (
     GroupSample,
     Series,
 )
-from hermes_console.samples.snapshot import ClusterSnapshot, GroupDetail
+from hermes_console.samples.snapshot import ClusterSnapshot, GroupDetail, detail_text
 
-NAMES_PER_DELETE = 500
+NAMES_PER_DELETE: Final = 500
+INSERT_SAMPLE: Final = (
+    f"INSERT INTO {GroupSample._meta.db_table} "  # noqa: S608, SLF001  our own name
+    "(series_id, resolution_s, at_s, lag, lag_seconds) VALUES (%s, %s, %s, %s, %s) "
+    "ON CONFLICT DO NOTHING"
+)
 
 
 class SampleStore:
@@ -29,10 +35,16 @@ class SampleStore:
         self._cluster_id = cluster_id
         self._series: dict[str, int] = {}
         self._written: dict[str, str] | None = None
+        self._parts: dict[str, tuple[GroupDetail, list[str]]] = {}
 
     def write(self, snapshot: ClusterSnapshot, details: Sequence[GroupDetail]) -> None:
         """A successful look: the latest of cluster and groups, one sample of each."""
-        texts = {detail.summary.name: detail.to_text() for detail in details}
+        texts, parts = {}, {}
+        for detail in details:
+            name = detail.summary.name
+            texts[name], of_partitions = detail_text(detail, self._parts.get(name))
+            parts[name] = (detail, of_partitions)
+        self._parts = parts
         before = self._written
         with transaction.atomic(using=settings.SAMPLES_DATABASE):
             self.write_latest(snapshot)
@@ -95,19 +107,15 @@ class SampleStore:
             ignore_conflicts=True,
         )
         series = self._series_of([group.name for group in snapshot.groups])
-        GroupSample.objects.bulk_create(
-            [
-                GroupSample(
-                    series_id=series[group.name],
-                    resolution_s=RAW_RESOLUTION_S,
-                    at_s=at_s,
-                    lag=group.lag,
-                    lag_seconds=group.lag_seconds,
-                )
-                for group in snapshot.groups
-            ],
-            ignore_conflicts=True,
-        )
+        # Thousands of rows a second: without a model instance for each, at a fifth of the cost.
+        with connections[settings.SAMPLES_DATABASE].cursor() as cursor:
+            cursor.executemany(
+                INSERT_SAMPLE,
+                [
+                    (series[group.name], RAW_RESOLUTION_S, at_s, group.lag, group.lag_seconds)
+                    for group in snapshot.groups
+                ],
+            )
 
     def _series_of(self, names: Sequence[str]) -> dict[str, int]:
         """Primary keys by group, made for those that are new."""

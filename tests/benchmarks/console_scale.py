@@ -2,8 +2,8 @@
 
     python -m tests.benchmarks.console_scale [--groups 1000] [--partitions 10] [--sockets 200]
 
-Each group reads a topic of its own; records wait everywhere, and in a tenth of the topics more
-arrive and are read all the time. It reports wall times and the console's CPU seconds (all of its
+Each group reads a topic of its own, with a record that waits in one of its partitions; in a tenth
+of the topics more arrive and are read all the time. It reports wall times and the console's CPU seconds (all of its
 threads, from /proc), and ends with status 1 when a target is missed.
 """
 
@@ -20,10 +20,10 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import aiohttp
 
@@ -66,6 +66,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--bootstrap", help="a cluster that is filled already, or shall be")
+    parser.add_argument("--metrics-url", default="", help="of that cluster's broker")
     parser.add_argument("--keep-filled", action="store_true", help="do not fill the cluster")
     values = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="console-scale-") as name:
@@ -81,7 +82,8 @@ def run(values: argparse.Namespace, directory: Path) -> list[Result]:
         if not values.keep_filled:
             fill(client, values.groups, values.partitions)
         stop = threading.Event()
-        traffic = threading.Thread(target=keep_moving, args=(bootstrap, values, stop), daemon=True)
+        arguments = (bootstrap, values.groups, values.partitions, stop)
+        traffic = threading.Thread(target=keep_moving, args=arguments, daemon=True)
         traffic.start()
         data = directory / "console"
         try:
@@ -96,7 +98,7 @@ def run(values: argparse.Namespace, directory: Path) -> list[Result]:
 @contextmanager
 def cluster(values: argparse.Namespace, directory: Path) -> Iterator[tuple[str, str]]:
     if values.bootstrap:
-        yield values.bootstrap, ""
+        yield values.bootstrap, values.metrics_url
         return
     own = directory / "broker"
     own.mkdir()
@@ -125,15 +127,15 @@ def fill(client: BlockingClient, groups: int, partitions: int) -> None:
     print(f"filled in {time.monotonic() - began:.1f} s", file=sys.stderr)
 
 
-def keep_moving(bootstrap: str, values: argparse.Namespace, stop: threading.Event) -> None:
+def keep_moving(bootstrap: str, groups: int, partitions: int, stop: threading.Event) -> None:
     """Records arrive in a tenth of the topics, and half of them are read."""
     client = BlockingClient(bootstrap, timeout_ms=60_000)
-    written = dict.fromkeys(range(0, values.groups, 10), 1)
+    written = dict.fromkeys(range(0, groups, 10), 1)
     while not stop.wait(1.0):
         for number in written:
             if stop.is_set():
                 break
-            partition = number % values.partitions
+            partition = number % partitions
             client.produce(topic_of(number), b"x", partition=partition)
             written[number] += 1
             where = TopicPartition(topic_of(number), partition)
@@ -258,6 +260,7 @@ async def socket_cost(
     """A frame's age: from the end of the look at the cluster to its arrival at the browser."""
     ages: list[float] = []
     sizes: list[int] = []
+    started: list[int] = []
     cookies = {cookie.name: cookie.value or "" for cookie in visitor.jar}
     is_counted = False
 
@@ -266,8 +269,10 @@ async def socket_cost(
             await socket.send_json(
                 {"type": "subscribe", "view": view, "cluster": "local", "parameters": parameters}
             )
-            async for message in socket:
-                if is_counted:
+            async for number, message in numbered(socket):
+                if number == 0:
+                    started.append(1)  # at once, and as old as the last sample
+                elif is_counted:
                     frame = json.loads(message.data)
                     ages.append(time.time() - int(frame["at_ms"]) / 1000)
                     sizes.append(len(message.data))
@@ -275,7 +280,9 @@ async def socket_cost(
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(visitor.address, cookies=cookies, connector=connector) as web:
         tasks = [asyncio.ensure_future(watch(web, *one)) for one in wanted]
-        await asyncio.sleep(5)
+        while len(started) < len(wanted):
+            await asyncio.sleep(0.2)
+        await asyncio.sleep(2)
         is_counted = True
         cpu, began = visitor.cpu_s(), time.monotonic()
         await asyncio.sleep(seconds)
@@ -296,6 +303,13 @@ async def socket_cost(
         Result(f"{len(wanted)} sockets, {title}: CPU per frame", 1000 * extra / count, "ms"),
         Result(f"{len(wanted)} sockets, {title}: share of a core", cpu / passed, "cores"),
     ]
+
+
+async def numbered(messages: AsyncIterable[Any]) -> AsyncIterator[tuple[int, Any]]:
+    number = 0
+    async for message in messages:
+        yield number, message
+        number += 1
 
 
 if __name__ == "__main__":
