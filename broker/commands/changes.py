@@ -37,7 +37,9 @@ async def change_settings(
             continue
         for change in changes:
             was, new = _value(entries, change.name), _after(change, entries)
-            rows.append((str(resource), change.name, was, new))
+            is_inherited = change.operation is ConfigOperation.DELETE and new is None
+            shown = "(inherited)" if is_inherited else new
+            rows.append((str(resource), change.name, was, shown))
             terminal.item(
                 kind=_kind(resource),
                 name=resource.name,
@@ -85,7 +87,7 @@ def _hint(
     refusal: BrokerRefusal, changes: Sequence[ConfigChange], entries: Mapping[str, ConfigEntry]
 ) -> str:
     unknown = [change.name for change in changes if entries and change.name not in entries]
-    if unknown:
+    if unknown and "did you mean" not in str(refusal):
         near = text.nearest(unknown[0], list(entries))
         return f" There is no setting {unknown[0]!r}.{near}"
     return hint_for(refusal)

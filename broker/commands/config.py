@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Mapping
+from typing import Final
 
 from broker.client import admin_configs
 from broker.client.admin_configs import (
@@ -18,7 +21,9 @@ from broker.commands import text
 from broker.commands.changes import change_settings
 from broker.commands.context import Context, Refused
 
-ALL_BROKERS = "all"
+ALL_BROKERS: Final = "all"
+_TAGS: Final = re.compile(r"</?[a-z]+[^<>]*>")
+"""Apache Kafka writes its documentation for web pages."""
 
 
 async def list_owners(context: Context) -> int:
@@ -138,7 +143,9 @@ def _explain(context: Context, entry: ConfigEntry) -> None:
     live = "needs a restart to change" if entry.is_read_only else "can be changed"
     terminal.line(f"    {entry.type_name}, from {entry.source_name}, {live}")
     if entry.documentation:
-        terminal.line(f"    {text.clean(' '.join(entry.documentation.split()))}")
+        words = " ".join(_TAGS.sub("", entry.documentation).split())
+        for line in textwrap.wrap(text.clean(words), 92):
+            terminal.line(f"    {line}")
     for each in entry.synonyms[1:]:
         source = SOURCE_NAMES.get(each.source, "unknown")
         terminal.line(f"    otherwise {text.clean(each.value or '-')} ({source}: {each.name})")

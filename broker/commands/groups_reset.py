@@ -7,7 +7,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from broker.client import admin_groups
 from broker.client.admin_groups import GroupDescription
@@ -20,7 +20,7 @@ from broker.commands.terminal import int64
 from broker.commands.values import Start
 from broker.model import INT64_MAX, TopicPartition
 
-FILE_LINES_MAX = 1_000_000
+FILE_LINES_MAX: Final = 1_000_000
 
 
 class Change(NamedTuple):

@@ -95,9 +95,11 @@ async def _contact(cluster: Cluster, terminal: Terminal, bootstrap: str) -> int:
 
 def _start_hint(words: str) -> str:
     if "no Kafka broker" in words or "TLS" in words:
-        return ". The address is another program's: --bootstrap wants a Kafka listener's"
+        return "The address is another program's: --bootstrap wants a Kafka listener's"
+    if "does not offer it" in words:
+        return "It may be a controller's address: --bootstrap wants a broker's"
     return (
-        ". Is it running (`hermes up`), and is this its address? "
+        "Is it running (`hermes up`), and is this its address? "
         "Another one: --bootstrap HOST:PORT, or HERMES_BOOTSTRAP"
     )
 
@@ -105,7 +107,7 @@ def _start_hint(words: str) -> str:
 def _advice(error: ClientError, bootstrap: str) -> str:
     if "cannot connect to" in str(error):
         return (
-            f". {bootstrap} answered and named that address as a broker's: it must be reachable "
+            f"{bootstrap} answered and named that address as a broker's: it must be reachable "
             "from here (the broker's advertised.listeners)"
         )
     return ""

@@ -98,9 +98,9 @@ class Terminal:
         exit code.
         """
         code = error.code.name if isinstance(error, BrokerRefusal) else ""
-        message = str(error)
-        self.errors.append({"item": item, "code": code or None, "message": message + hint})
-        self.say(f"hermes: {text.clean(message)}{hint}")
+        message = text.sentences(text.clean(str(error)), hint)
+        self.errors.append({"item": item, "code": code or None, "message": message})
+        self.say(f"hermes: {message}")
 
     def finish(self) -> None:
         """The JSON document, if it was asked for."""

@@ -124,6 +124,13 @@ def nearest(word: str, known: Sequence[str]) -> str:
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
+def sentences(*parts: str) -> str:
+    """Parts that say something, as sentences behind each other; the last keeps its end."""
+    said = [part.strip() for part in parts if part.strip()]
+    closed = [part if part[-1] in ".?!:" else f"{part}." for part in said[:-1]]
+    return " ".join([*closed, *said[-1:]])
+
+
 def plural(count: int, noun: str) -> str:
     """ "1 topic", "2 topics"."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from broker.client import admin, admin_configs, admin_partitions
 from broker.client.admin_configs import ConfigEntry, ConfigResource, ResourceKind
@@ -13,7 +13,7 @@ from broker.commands.context import Context, matching
 from broker.commands.terminal import int64
 from broker.model import TopicPartition
 
-TOPIC_SOURCE = 1
+TOPIC_SOURCE: Final = 1
 
 
 class Sizes(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from broker.client import admin, admin_groups, admin_partitions
 from broker.client.failure import BrokerRefusal
@@ -12,7 +12,7 @@ from broker.commands.context import Context, Refused
 from broker.commands.terminal import int64
 from broker.model import TopicPartition
 
-GROUPS_NAMED_MAX = 10
+GROUPS_NAMED_MAX: Final = 10
 
 
 class Reader(NamedTuple):
