@@ -29,6 +29,8 @@ BROWSER_LENGTH_MAX: Final = 200
 def begin_session(request: HttpRequest, user: User) -> None:
     """Sign `user` in under a new session key; sessions that have expired go on this occasion."""
     import_module(settings.SESSION_ENGINE).SessionStore.clear_expired()
+    standing = Session.objects.values("session_key")
+    user.sign_ins.exclude(session_key__in=standing).delete()
     login(request, user, backend=BACKEND)
     note_session(request)
 
@@ -59,17 +61,14 @@ def note_session(request: HttpRequest) -> None:
 
 
 def sessions_of(user: User) -> list[UserSession]:
-    """The sessions that still stand, last seen first; rows of expired ones go on this occasion."""
+    """The sessions that still stand, last seen first."""
     rows = list(user.sign_ins.all())
     standing = set(
         Session.objects.filter(
             session_key__in=[row.session_key for row in rows], expire_date__gt=timezone.now()
         ).values_list("session_key", flat=True)
     )
-    alive = [row for row in rows if row.session_key in standing]
-    gone = {row.pk for row in rows} - {row.pk for row in alive}
-    UserSession.objects.filter(pk__in=gone).delete()
-    return alive
+    return [row for row in rows if row.session_key in standing]
 
 
 def end_session(row: UserSession) -> None:
