@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 from collections.abc import AsyncIterator
 from typing import Final
 
@@ -24,6 +25,8 @@ async def read_chunks(descriptor: int) -> AsyncIterator[bytes]:
             if is_watched:
                 await ready.wait()
                 ready.clear()
+                if not select.select([descriptor], [], [], 0)[0]:
+                    continue  # told twice of what was read already: reading would stop the loop
             else:
                 await asyncio.sleep(0)
             chunk = os.read(descriptor, CHUNK_BYTES)

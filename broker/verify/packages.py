@@ -28,6 +28,8 @@ PACKAGES: Final = (
     SystemPackage("kcat", ("kcat", "kafkacat"), "conformance: kcat"),
     SystemPackage("faketime", ("faketime",), "faults: a wall clock that jumps"),
     SystemPackage("strace", ("strace",), "faults: a disk that fails"),
+    SystemPackage("zsh", ("zsh",), "completion of the command line in zsh"),
+    SystemPackage("fish", ("fish",), "completion of the command line in fish"),
     SystemPackage("redis-server", ("redis-server",), "the console on Redis"),
     SystemPackage(
         "postgresql",

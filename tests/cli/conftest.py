@@ -109,7 +109,7 @@ def run_process(environment: dict[str, str]) -> Run:
 @pytest.fixture
 def name() -> str:
     """A name that no other test uses."""
-    return f"cli-test-{next(_numbers)}"
+    return f"cli-{next(_numbers)}-test"
 
 
 @pytest.fixture

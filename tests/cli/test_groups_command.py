@@ -86,7 +86,7 @@ def test_an_unknown_group_gets_the_nearest_name(run: Run, full: str) -> None:
     ):
         refused = run("groups", *words)
         assert refused.code == 1
-        assert f"there is no group '{wrong}'. Did you mean '{full[:9]}" in refused.err
+        assert f"there is no group '{wrong}'. Did you mean '{full}'" in refused.err
 
 
 @pytest.mark.parametrize(

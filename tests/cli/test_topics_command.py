@@ -59,7 +59,7 @@ def test_an_unknown_topic_gets_the_nearest_name(run: Run, topic: str) -> None:
     ):
         refused = run("topics", *words)
         assert refused.code == 1
-        assert f"there is no topic '{wrong}'. Did you mean '{topic[:9]}" in refused.err
+        assert f"there is no topic '{wrong}'. Did you mean '{topic}'" in refused.err
 
 
 def test_of_several_topics_the_others_are_described(run: Run, topic: str) -> None:
