@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.errors import Refusal
+from broker.log.driving import refused
 from broker.log.reading import damaged
 from broker.log.segment import Segment
 from broker.model import INT64_MAX
@@ -62,7 +63,7 @@ async def first_at_or_after(
             found = await _first_in_segment(log, segment, start, timestamp_ms, end, worker)
         except (DiskFault, FileNotFoundError, Refusal) as fault:
             if segment in log.segments:
-                raise log.refuse_read(fault) from fault
+                raise refused(log, fault) from fault
             continue
         if found is not None:
             return found
@@ -88,34 +89,35 @@ async def greatest(
                 best = found
         except (DiskFault, FileNotFoundError, Refusal) as fault:
             if segment in log.segments:
-                raise log.refuse_read(fault) from fault
+                raise refused(log, fault) from fault
     return best
 
 
 async def _greatest_in_segment(
     log: PartitionLog, segment: Segment, max_timestamp: int, end: int, worker: Worker | None
 ) -> TimestampedOffset | None:
-    """By its batches' headers: one batch is opened, and the one that the log's start cuts if its
-    header promises more.
+    """By its batches' headers: one whole batch is opened, and those that the log's start or `end`
+    cuts if their headers promise more.
     """
     log_start = log.log_start_offset
     start = 0 if segment.index is None else segment.index.floor_timestamp(max_timestamp)[1]
     while True:
         latest: tuple[BatchHeader, int] | None = None
-        cut: tuple[BatchHeader, int] | None = None
+        cut: list[tuple[BatchHeader, int]] = []
         async for header, position in _batches(segment, start, end):
             if header.last_offset < log_start:
                 continue
-            if header.base_offset < log_start:
-                cut = header, position
+            if header.base_offset < log_start or header.last_offset >= end:
+                cut.append((header, position))
             elif latest is None or header.max_timestamp > latest[0].max_timestamp:
                 latest = header, position
         if start == 0 or (latest is not None and latest[0].max_timestamp >= max_timestamp):
             break
         start = 0  # the index knows of a later batch, which may not be read
     best: TimestampedOffset | None = None
-    for candidate in (cut, latest):
-        if candidate is not None and (best is None or candidate[0].max_timestamp > best.timestamp):
+    whole = [] if latest is None else [latest]
+    for candidate in sorted([*cut, *whole], key=lambda found: found[0].base_offset):
+        if best is None or candidate[0].max_timestamp > best.timestamp:
             found = await _ask(segment, *candidate, None, (log_start, end), worker)
             if found is not None and (best is None or found.timestamp > best.timestamp):
                 best = found

@@ -12,7 +12,7 @@ from collections.abc import Generator
 from typing import Final
 
 from broker.errors import ErrorCode, Refusal
-from broker.log import cleaner, lookup, names, retention, rolling
+from broker.log import cleaner, driving, lookup, names, retention, rolling
 from broker.log.checkpoint import Checkpoints
 from broker.log.config import LOG_APPEND_TIME, LogConfig
 from broker.log.epochs import LeaderEpochs
@@ -30,8 +30,6 @@ from broker.records.batch import LOG_APPEND_TIME_BIT, assign, set_log_append_tim
 
 ROLL_RETRY_MS: Final = 1_000
 """After a failed roll the next attempt waits this long."""
-READ_ATTEMPTS_MAX: Final = 3
-"""How often a read begins again because a segment was replaced under it."""
 DAMAGE_NOTED_MAX: Final = 100
 
 
@@ -411,53 +409,21 @@ class PartitionLog:
 
         Raises Refusal: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
         """
-        plan = self._plan(offset, max_bytes, end_offset, at_least_one=at_least_one)
-        try:
-            want = next(plan)
-            while want.size and (want.segment is self._active or want.segment.is_open):
-                content = want.segment.file().read(want.position, want.size)
-                if content is None:
-                    break
-                want = plan.send(content)
-        except StopIteration as done:
-            result: ReadResult = done.value
-            return result
-        except (DiskFault, FileNotFoundError, Refusal) as fault:
-            raise self.refuse_read(fault) from fault
-        plan.close()
-        return None
+        plan = self.plan(offset, max_bytes, end_offset, at_least_one=at_least_one)
+        return driving.read_warm(self, plan)
 
     async def read_cold(
         self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool
     ) -> ReadResult:
         """As `read`, but off the loop where it must wait; never None."""
-        for _ in range(READ_ATTEMPTS_MAX):
-            plan = self._plan(offset, max_bytes, end_offset, at_least_one=at_least_one)
-            want = None
-            try:
-                want = next(plan)
-                while True:
-                    if want.segment is not self._active:
-                        self.open_segments.touch(want.segment)
-                    if want.size:
-                        want = plan.send(await want.segment.read_cold(want.position, want.size))
-                    else:
-                        await self.load_index(want.segment)
-                        want = plan.send(b"")
-            except StopIteration as done:
-                result: ReadResult = done.value
-                return result
-            except (DiskFault, FileNotFoundError, Refusal) as fault:
-                if want is None or want.segment in self.segments:
-                    raise self.refuse_read(fault) from fault
-        raise Refusal(
-            ErrorCode.KAFKA_STORAGE_ERROR,
-            f"segments of {self.directory} are being replaced: read again",
+        return await driving.read_cold(
+            self, offset, max_bytes, end_offset, at_least_one=at_least_one
         )
 
-    def _plan(
+    def plan(
         self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool
     ) -> Generator[Want, bytes, ReadResult]:
+        """What `driving` reads. Raises Refusal for an offset that the log does not have."""
         self.check_online()
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise Refusal(
@@ -470,20 +436,6 @@ class PartitionLog:
         return plan_read(
             reach, self.positions, offset, max_bytes, end_offset, at_least_one=at_least_one
         )
-
-    def refuse_read(self, fault: DiskFault | FileNotFoundError | Refusal) -> Refusal:
-        """What a reader hears of `fault`; what was found broken is noted in `damage`."""
-        if isinstance(fault, Refusal):
-            if fault.code == ErrorCode.KAFKA_STORAGE_ERROR:
-                self.note_damage(fault.message)
-            return fault
-        reason = (
-            f"{fault}"
-            if isinstance(fault, DiskFault)
-            else f"a segment of {self.directory} is missing"
-        )
-        self.note_damage(reason)
-        return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, reason)
 
     def note_damage(self, reason: str) -> None:
         """Remember what was found broken, once."""

@@ -1,0 +1,80 @@
+"""Carrying out the plan of a read (`reading`): warm on the loop, never waiting, or cold off it.
+
+Not here: where the batches lie. A segment that is replaced under a read begins it again; what the
+disk cannot give is noted as the log's damage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Final
+
+from broker.errors import ErrorCode, Refusal
+from broker.log.reading import ReadResult, Want
+from broker.ports import DiskFault
+
+if TYPE_CHECKING:
+    from broker.log.partition_log import PartitionLog
+
+READ_ATTEMPTS_MAX: Final = 3
+"""How often a read begins again because a segment was replaced under it."""
+
+
+def read_warm(log: PartitionLog, plan: Generator[Want, bytes, ReadResult]) -> ReadResult | None:
+    """As `PartitionLog.read`."""
+    try:
+        want = next(plan)
+        while want.size and (want.segment is log.active or want.segment.is_open):
+            content = want.segment.file().read(want.position, want.size)
+            if content is None:
+                break
+            want = plan.send(content)
+    except StopIteration as done:
+        result: ReadResult = done.value
+        return result
+    except (DiskFault, FileNotFoundError, Refusal) as fault:
+        raise refused(log, fault) from fault
+    plan.close()
+    return None
+
+
+async def read_cold(
+    log: PartitionLog, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool
+) -> ReadResult:
+    """As `PartitionLog.read_cold`."""
+    for _ in range(READ_ATTEMPTS_MAX):
+        plan = log.plan(offset, max_bytes, end_offset, at_least_one=at_least_one)
+        want = None
+        try:
+            want = next(plan)
+            while True:
+                if want.segment is not log.active:
+                    log.open_segments.touch(want.segment)
+                if want.size:
+                    want = plan.send(await want.segment.read_cold(want.position, want.size))
+                else:
+                    await log.load_index(want.segment)
+                    want = plan.send(b"")
+        except StopIteration as done:
+            result: ReadResult = done.value
+            return result
+        except (DiskFault, FileNotFoundError, Refusal) as fault:
+            if want is None or want.segment in log.segments:
+                raise refused(log, fault) from fault
+    raise Refusal(
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        f"segments of {log.directory} are being replaced: read again",
+    )
+
+
+def refused(log: PartitionLog, fault: DiskFault | FileNotFoundError | Refusal) -> Refusal:
+    """What a reader hears of `fault`; what was found broken is noted in the log's `damage`."""
+    if isinstance(fault, Refusal):
+        if fault.code == ErrorCode.KAFKA_STORAGE_ERROR:
+            log.note_damage(fault.message)
+        return fault
+    reason = (
+        f"{fault}" if isinstance(fault, DiskFault) else f"a segment of {log.directory} is missing"
+    )
+    log.note_damage(reason)
+    return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, reason)
