@@ -122,6 +122,7 @@ def read_broker_metrics(text: str) -> BrokerMetrics:
         apis=tuple(
             ApiMetrics(api, int(count), int(errors.get(api, 0)), tuple(quantiles.get(api, ())))
             for api, count in by_count
+            if count
         ),
         loop_lag=tuple(loop_lag),
         **plain,

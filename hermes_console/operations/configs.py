@@ -72,9 +72,9 @@ COMMON: Final = (
 CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "cleanup.policy": ("delete", "compact", "compact,delete"),
     "compression.type": ("producer", "uncompressed", "gzip", "lz4", "snappy", "zstd"),
-    "durability": ("replicated", "fsync"),
+    "durability": ("replicated",),
     "message.timestamp.type": ("CreateTime", "LogAppendTime"),
-    "record.validation": ("header", "full"),
+    "record.validation": ("header",),
 }
 CHOICES_OURS: Final[Mapping[str, tuple[str, ...]]] = {"compression.type": ("producer",)}
 DOCUMENTATION: Final[Mapping[str, str]] = {
