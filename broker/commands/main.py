@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from broker.commands.parsing import UsageError, area_help, command_for, parser_of
+from broker.commands.parsing import UsageError, area_help, command_for, parse
 from broker.commands.tree import AREAS
 
 DONE: Final = 0
@@ -30,7 +30,7 @@ def main(area_name: str, arguments: Sequence[str]) -> int:
             sys.stdout.write(area_help(area) + "\n")
             return DONE
         command, rest = command_for(area, arguments)
-        options = parser_of(command).parse_args(rest)
+        options = parse(command, rest)
     except UsageError as error:
         sys.stderr.write(f"{error}\n")
         return WRONG_USAGE

@@ -28,7 +28,8 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         known = [flag for action in self._actions for flag in action.option_strings]
         if message.startswith("unrecognized arguments: "):
-            word = message.removeprefix("unrecognized arguments: ").split()[0].partition("=")[0]
+            words = message.removeprefix("unrecognized arguments: ").split() or [""]
+            word = words[0].partition("=")[0]
             near = text.nearest(word, known) if word.startswith("-") else ""
             kind = "option" if word.startswith("-") else "further argument"
             message = f"there is no {kind} {word!r} here.{near}"
@@ -72,6 +73,29 @@ def parser_of(command: Command) -> Parser:
         formatter_class=_formatter,
         allow_abbrev=False,
     )
+    _add_own(parser, command)
+    common = parser.add_argument_group("everywhere")
+    for argument in COMMON:
+        _add(common, argument)
+    return parser
+
+
+def parse(command: Command, words: Sequence[str]) -> argparse.Namespace:
+    """The options and arguments that `words` give, in whatever order they come.
+
+    Raises UsageError, and SystemExit after --help.
+    """
+    return parser_of(command).parse_intermixed_args(list(words))
+
+
+def usage_of(command: Command) -> str:
+    """One line: the command with its arguments, the common ones left out."""
+    parser = Parser(prog=f"hermes {command.name}", allow_abbrev=False, add_help=False)
+    _add_own(parser, command)
+    return _usage(parser)
+
+
+def _add_own(parser: Parser, command: Command) -> None:
     groups: dict[str, Any] = {}
     for argument in command.arguments:
         target: Any = parser
@@ -82,10 +106,6 @@ def parser_of(command: Command) -> Parser:
                 )
             target = groups[argument.group]
         _add(target, argument)
-    common = parser.add_argument_group("everywhere")
-    for argument in COMMON:
-        _add(common, argument)
-    return parser
 
 
 def _add(target: Any, argument: Argument) -> None:

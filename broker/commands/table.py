@@ -25,7 +25,8 @@ class Names(StrEnum):
 
 class Argument(NamedTuple):
     """An option (`flags` begin with `-`) or a positional argument (one name). `options` go to
-    argparse's add_argument; `group` puts options into one set of which exactly one is given.
+    argparse's add_argument; `group` puts options into one set of which exactly one is given (at
+    most one where its name begins with "optional").
     """
 
     flags: tuple[str, ...]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from broker.commands import reference as commands
 from broker.config.broker import BrokerSettings
 from broker.config.client import ClientSettings
 from broker.config.gateway import GatewaySettings
@@ -158,11 +159,17 @@ def protocol_page() -> str:
     )
 
 
+def commands_page() -> str:
+    """Every command on a cluster with its arguments."""
+    return commands.page(_NOTICE)
+
+
 PAGES: Final[dict[str, Callable[[], str]]] = {
     "settings.md": settings_page,
     "metrics.md": metrics_page,
     "errors.md": errors_page,
     "protocol.md": protocol_page,
+    "cli.md": commands_page,
 }
 
 
