@@ -15,6 +15,7 @@ from celery import Celery
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "hermes_console.settings")
 
+from hermes_console import taskfiles
 from hermes_console.settings import ENVIRONMENT
 
 DOWNSAMPLE_EVERY_S = 10.0
@@ -24,11 +25,12 @@ WAKE_SEARCHES_EVERY_S = 5.0
 def _transport() -> dict[str, Any]:
     if ENVIRONMENT.redis_url is not None:
         return {"broker_url": ENVIRONMENT.redis_url}
+    taskfiles.register()
     folders = ENVIRONMENT.console_directory / "tasks"
     for name in ("queue", "control"):
         (folders / name).mkdir(parents=True, exist_ok=True, mode=0o700)
     return {
-        "broker_url": "filesystem://localhost",
+        "broker_url": f"{taskfiles.SCHEME}://localhost",
         "broker_transport_options": {
             "data_folder_in": str(folders / "queue"),
             "data_folder_out": str(folders / "queue"),

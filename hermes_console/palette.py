@@ -16,6 +16,7 @@ from hermes_console.clusters import CLUSTERS_MAX, Cluster, default_cluster
 from hermes_console.navigation import PAGES
 from hermes_console.operations.topics_catalogue import read_catalogue
 from hermes_console.samples.read import latest_cluster
+from hermes_console.samples.snapshot import ClusterSnapshot
 
 QUERY_LENGTH_MAX: Final = 255
 ROWS_PER_KIND_MAX: Final = 8
@@ -40,10 +41,13 @@ def palette(request: HttpRequest) -> JsonResponse:
     found: list[Entry] = []
     note = ""
     if cluster is not None:
+        snapshot = latest_cluster(cluster.pk)
         found += best(_pages(cluster), wanted)
         found += best(_clusters(), wanted)
-        found += best(_groups(cluster), wanted)
+        found += best(_groups(cluster, snapshot), wanted)
         try:
+            if snapshot is None or snapshot.trouble:
+                raise ClientError  # it would only be waited for once more
             found += best(_topics(cluster), wanted)
         except ClientError:
             note = f"Topics of {cluster.name} cannot be searched: the cluster does not answer."
@@ -85,8 +89,7 @@ def _clusters() -> Iterator[Entry]:
         yield Entry("cluster", cluster.name, address)
 
 
-def _groups(cluster: Cluster) -> Iterator[Entry]:
-    snapshot = latest_cluster(cluster.pk)
+def _groups(cluster: Cluster, snapshot: ClusterSnapshot | None) -> Iterator[Entry]:
     for group in sorted(snapshot.groups, key=lambda one: one.name) if snapshot else ():
         yield Entry("group", group.name, reverse("groups:detail", args=[cluster.name, group.name]))
 

@@ -33,7 +33,10 @@ from hermes_console.settings import ENVIRONMENT
 
 DRAIN_S_MAX: Final = 2.0
 STOP_S_MAX: Final = 8.0
-WEBSOCKET_MESSAGE_BYTES_MAX: Final = 16_384
+WEBSOCKET_FRAME_BYTES_MAX: Final = 16_384
+"""Of what a browser sends in one frame: refused by its header, before it is read."""
+WEBSOCKET_MESSAGE_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Of what the console sends, too: a page of groups with long names."""
 HTTP_TIMEOUT_S: Final = 120
 
 log = logging.getLogger(__name__)
@@ -65,7 +68,7 @@ class ConsoleServer:
             signal_handlers=False,
             http_timeout=HTTP_TIMEOUT_S,
             websocket_max_message_size=WEBSOCKET_MESSAGE_BYTES_MAX,
-            websocket_max_frame_size=WEBSOCKET_MESSAGE_BYTES_MAX,
+            websocket_max_frame_size=WEBSOCKET_FRAME_BYTES_MAX,
             server_name="hermesmq",
             verbosity=0,
         )

@@ -22,10 +22,11 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 
 from hermes_console.live.session import is_session_alive
 from hermes_console.live.topic import cluster_group
-from hermes_console.live.views import Frame, LiveView
+from hermes_console.live.views import LiveView
 
 FRAME_INTERVAL_S: Final = 0.5
 SESSION_CHECK_S: Final = 15.0
+MESSAGE_LENGTH_MAX: Final = 16_384
 PARAMETERS_MAX: Final = 16
 PARAMETER_LENGTH_MAX: Final = 300
 CLOSE_FAILED: Final = 1011
@@ -57,6 +58,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         self._group = ""
         self._is_paused = False
         self._sequence_sent: int | None = None
+        self._sequence_told = -1
         self._is_due = asyncio.Event()
         self._sender: asyncio.Task[None] | None = None
 
@@ -94,8 +96,9 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         if not self._is_paused:
             self._is_due.set()
 
-    async def sample_ready(self, _event: dict[str, Any]) -> None:
+    async def sample_ready(self, event: dict[str, Any]) -> None:
         """From the channel layer: there is a snapshot. Several processes may tell of the same."""
+        self._sequence_told = int(event.get("sequence", -1))
         if not self._is_paused:
             self._is_due.set()
 
@@ -129,14 +132,16 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         if subscription is None or self._is_paused:
             return
         view = self._live_views[subscription.view]
-        frame = await database_sync_to_async(view.frame)(
-            subscription.cluster, subscription.parameters
-        )
+        frame = view.known(subscription.cluster, self._sequence_told, subscription.parameters)
+        if frame is None:
+            frame = await database_sync_to_async(view.frame)(
+                subscription.cluster, subscription.parameters
+            )
         if frame is None or subscription is not self._subscription:
             return
         if frame.sequence != self._sequence_sent:
             self._sequence_sent = frame.sequence
-            await self.send(frame_text(subscription.view, frame))
+            await self.send(frame.text(subscription.view))
 
     async def _join(self, cluster: str) -> None:
         group = cluster_group(cluster) if cluster else ""
@@ -151,6 +156,8 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
 
 def read_message(text: str | None) -> dict[str, Any]:
     """A message of a known type. Raises BadMessage."""
+    if text is not None and len(text) > MESSAGE_LENGTH_MAX:
+        raise BadMessage(f"a message has at most {MESSAGE_LENGTH_MAX} characters")
     try:
         message = json.loads(text or "")
     except (ValueError, RecursionError) as error:
@@ -174,18 +181,3 @@ def read_subscription(message: dict[str, Any], live_views: Mapping[str, LiveView
         if not isinstance(value, str) or len(value) > PARAMETER_LENGTH_MAX:
             raise BadMessage(f"a parameter is a text of at most {PARAMETER_LENGTH_MAX} characters")
     return Subscription(view, cluster, parameters)
-
-
-def frame_text(view: str, frame: Frame) -> str:
-    """The frame as it goes over the wire."""
-    return json.dumps(
-        {
-            "type": "snapshot",
-            "view": view,
-            "sequence": str(frame.sequence),
-            "at_ms": str(frame.at_ms),
-            "html": frame.content.html,
-            "points": frame.content.points,
-        },
-        separators=(",", ":"),
-    )

@@ -3,8 +3,8 @@
     python -m tests.benchmarks.console_scale [--groups 1000] [--partitions 10] [--sockets 200]
 
 Each group reads a topic of its own, with a record that waits in one of its partitions; in a tenth
-of the topics more arrive and are read all the time. It reports wall times and the console's CPU seconds (all of its
-threads, from /proc), and ends with status 1 when a target is missed.
+of the topics more arrive and are read all the time. It reports wall times and the console's CPU
+seconds (all of its threads, from /proc), and ends with status 1 when a target is missed.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ PAGE_MS_MAX = 500.0
 FRAME_S_MAX = 1.0
 SAMPLER_SHARE_MAX = 0.20
 PAGES = 20
+STARTED_S_MAX = 120
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -280,8 +281,9 @@ async def socket_cost(
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(visitor.address, cookies=cookies, connector=connector) as web:
         tasks = [asyncio.ensure_future(watch(web, *one)) for one in wanted]
-        while len(started) < len(wanted):
-            await asyncio.sleep(0.2)
+        async with asyncio.timeout(STARTED_S_MAX):
+            while len(started) < len(wanted):
+                await asyncio.sleep(0.2)
         await asyncio.sleep(2)
         is_counted = True
         cpu, began = visitor.cpu_s(), time.monotonic()

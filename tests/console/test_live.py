@@ -209,6 +209,11 @@ async def test_nonsense_ends_the_socket_with_a_reason(session: SessionStore, tex
     assert (await live.receive_output(timeout=2))["code"] == 4400
 
 
+def test_message_of_many_frames_is_bounded_as_well() -> None:
+    with pytest.raises(BadMessage, match="at most 16384 characters"):
+        read_message(json.dumps({"type": "pause", "more": "x" * 16_384}))
+
+
 def test_parameters_are_bounded() -> None:
     views = {"groups": LiveView(lambda *_: LiveContent({}))}
     for parameters in ({str(n): "" for n in range(17)}, {"q": "x" * 301}, {"x" * 301: ""}):

@@ -40,7 +40,8 @@ def test_times_page_names_the_zones_and_changes_nothing_by_get(
     page = signed_in.get("/times?zone=Asia/Tokyo&next=https://evil.example/")
     assert "hermes_zone" not in page.cookies
     assert b'<option value="Europe/Berlin">' in page.content
-    assert b"evil.example" not in page.content
+    assert b'name="next" value="/"' in page.content
+    assert b'"https://evil.example' not in page.content
     away = signed_in.post("/times", {"zone": "UTC", "next": "//evil.example"})
     assert away["Location"] == "/"
 
@@ -73,7 +74,7 @@ def test_palette_finds_pages_clusters_and_groups_by_a_part_of_their_name(
 ) -> None:
     cluster.bootstrap_address = "127.0.0.1:1"
     cluster.save()
-    store_groups(group("settlement"), group("risk"))
+    store_groups(group("settlement"), group("risk"), trouble="Tried it: refused.")
     found = signed_in.get("/palette", {"q": "ETTLE", "cluster": "local"}).json()
     assert [(one["kind"], one["title"]) for one in found["entries"]] == [("group", "settlement")]
     assert found["entries"][0]["address"] == "/clusters/local/groups/settlement/"
@@ -87,7 +88,7 @@ def test_palette_treats_a_hostile_query_as_text(
 ) -> None:
     cluster.bootstrap_address = "127.0.0.1:1"
     cluster.save()
-    store_groups(group("aaaaaaaaaaaaaaaaaaaaaaaaaaaa"))
+    store_groups(group("aaaaaaaaaaaaaaaaaaaaaaaaaaaa"), trouble="Tried it: refused.")
     for query in ("(a+)+$", ".*", "\x00", "a" * 100_000, "%_"):
         answer = signed_in.get("/palette", {"q": query})
         assert answer.status_code == 200

@@ -1,0 +1,82 @@
+"""Celery's queue as files, for the embedded console: kombu's file transport with writes that appear
+at once.
+
+The original makes a file and then writes it: a reader in between sees an empty one, and the worker
+ends for good. Here a file gets its name when it is whole, and one that cannot be read is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import uuid
+from pathlib import Path
+from queue import Empty
+from time import time_ns
+from typing import Any, Final
+
+from kombu.transport import TRANSPORT_ALIASES, filesystem
+from kombu.utils.json import dumps, loads
+
+SCHEME: Final = "hermes-files"
+SUFFIX: Final = ".msg"
+
+log = logging.getLogger(__name__)
+
+
+class Channel(filesystem.Channel):
+    """Kombu's channel protocol. Names sort by the time of their writing."""
+
+    def _put(self, queue: str, payload: Any, **_options: Any) -> None:  # type: ignore[override]
+        name = f"{time_ns():020d}_{uuid.uuid4()}.{queue}{SUFFIX}"
+        write_whole(Path(self.data_folder_out) / name, dumps(payload))
+
+    def _get(self, queue: str, timeout: float | None = None) -> Any:
+        """The oldest message of the queue. Raises Empty."""
+        folder = Path(self.data_folder_in)
+        wanted = f"{queue}{SUFFIX}"
+        for name in sorted(os.listdir(folder)):  # noqa: PTH208  only names are needed
+            if name.partition(".")[2] != wanted:
+                continue
+            taken = folder / f"{name}.taken"
+            try:
+                (folder / name).rename(taken)
+            except OSError:
+                continue  # another reader was faster
+            text = taken.read_text()
+            taken.unlink()
+            try:
+                return loads(text)
+            except (json.JSONDecodeError, UnicodeDecodeError):
+                log.exception("a task's file could not be read and is left out: %s", name)
+        raise Empty
+
+    def _queue_bind(
+        self, exchange: str, routing_key: str | None, pattern: str | None, queue: str
+    ) -> None:
+        """Every process binds the same: whoever writes last writes what was there."""
+        file = Path(self.control_folder) / f"{exchange}.exchange"  # as get_table reads it
+        file.parent.mkdir(exist_ok=True, parents=True)
+        row = [routing_key or "", pattern or "", queue or ""]
+        rows = [list(one) for one in self.get_table(exchange)]
+        if row not in rows:
+            write_whole(file, dumps([row, *rows]))
+
+
+class Transport(filesystem.Transport):
+    """Known to kombu by SCHEME."""
+
+    Channel = Channel
+
+
+def register() -> None:
+    """Before the first connection."""
+    TRANSPORT_ALIASES[SCHEME] = f"{__name__}:Transport"
+
+
+def write_whole(file: Path, text: str) -> None:
+    """The file appears with all of its text or not at all."""
+    draft = file.with_name(f"{file.name}.{uuid.uuid4()}.draft")
+    draft.write_text(text)
+    draft.replace(file)

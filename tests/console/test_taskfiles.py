@@ -1,0 +1,87 @@
+"""Tasks as files: whole or not there, in order, once; a broken file stops nothing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from queue import Empty
+from uuid import uuid4
+
+import pytest
+from kombu import Connection
+
+from hermes_console import taskfiles
+
+COUNT = 300
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "queue").mkdir()
+    return tmp_path
+
+
+@pytest.fixture
+def name() -> str:
+    """Kombu remembers bindings by name for the whole process."""
+    return f"tasks{uuid4().hex}"
+
+
+@pytest.fixture
+def connect(folder: Path) -> Iterator[object]:
+    taskfiles.register()
+    opened: list[Connection] = []
+
+    def make() -> Connection:
+        options = {
+            "data_folder_in": str(folder / "queue"),
+            "data_folder_out": str(folder / "queue"),
+            "control_folder": str(folder / "control"),
+        }
+        connection = Connection(f"{taskfiles.SCHEME}://localhost", transport_options=options)
+        opened.append(connection)
+        return connection
+
+    yield make
+    for connection in opened:
+        connection.release()
+
+
+def test_reader_beside_a_writer_gets_every_message_once_and_in_order(
+    connect: object, name: str
+) -> None:
+    def write() -> None:
+        queue = connect().SimpleQueue(name)  # type: ignore[operator]
+        for number in range(COUNT):
+            queue.put({"number": number})
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    queue, found = connect().SimpleQueue(name), []  # type: ignore[operator]
+    while len(found) < COUNT:
+        message = queue.get(timeout=20)
+        found.append(message.payload["number"])
+        message.ack()
+    writer.join()
+    assert found == list(range(COUNT))
+    with pytest.raises(Empty):
+        queue.get_nowait()
+
+
+def test_empty_file_is_left_out_and_the_next_message_comes(
+    connect: object, folder: Path, name: str
+) -> None:
+    queue = connect().SimpleQueue(name)  # type: ignore[operator]
+    (folder / "queue" / f"{0:020d}_x.{name}.msg").write_text("")
+    queue.put({"number": 1})
+    assert queue.get(timeout=20).payload == {"number": 1}
+
+
+def test_unfinished_file_is_not_seen(connect: object, folder: Path, name: str) -> None:
+    queue = connect().SimpleQueue(name)  # type: ignore[operator]
+    queue.put({"number": 1})
+    (whole,) = (folder / "queue").glob("*.msg")
+    whole.rename(whole.with_name(f"{whole.name}.draft"))
+    with pytest.raises(Empty):
+        queue.get_nowait()
