@@ -20,7 +20,9 @@ FETCH_BYTES: Final = 4 << 20
 
 
 class Found(NamedTuple):
-    """A record with an id. `time_ms` is its own timestamp."""
+    """A record with an id. `high_watermark` is the end of its batch, which is what a put of the
+    whole batch was answered with; `time_ms` is its own timestamp.
+    """
 
     message_id: bytes
     digest: bytes
@@ -45,7 +47,7 @@ async def read_ids(
     cluster: Cluster, where: TopicPartition, begin: int, end: int
 ) -> AsyncIterator[Found]:
     """Every record with an id from `begin` to `end` (exclusive), in order. Raises ClientError."""
-    async for records, high_watermark in read_records(cluster, where, begin, end):
+    async for records, batch_end in read_records(cluster, where, begin, end):
         for record in records:
             message_id = id_of(record)
             if message_id:
@@ -53,7 +55,7 @@ async def read_ids(
                     message_id,
                     content_digest(record.key, record.value, record.headers),
                     record.offset,
-                    high_watermark,
+                    batch_end,
                     record.timestamp,
                 )
 
@@ -62,7 +64,7 @@ async def read_records(
     cluster: Cluster, where: TopicPartition, begin: int, end: int
 ) -> AsyncIterator[tuple[list[Record], int]]:
     """The records from `begin` to `end` (exclusive) that the partition still holds, a batch at a
-    time, with the high watermark. Raises ClientError.
+    time, with the offset after the batch. Raises ClientError.
     """
     reader = PartitionReader(cluster)
     try:
@@ -79,7 +81,7 @@ async def read_records(
                 continue
             for batch in fetched.batches:
                 inside = [record for record in batch.records() if begin <= record.offset < end]
-                yield inside, fetched.high_watermark
+                yield inside, batch.next_offset
                 await asyncio.sleep(0)
             if fetched.next_offset <= begin:
                 return

@@ -125,13 +125,18 @@ class Sender:
         self._scope.spawn(self._sweep(), "sweep")
 
     async def close(self) -> None:
-        """Give up what is on its way; those who wait learn that the outcome is unknown."""
-        self._is_closed = True
+        """Give up what is on its way."""
+        self.give_up()
         await self._scope.close()
+        self.give_up()
+
+    def give_up(self) -> None:
+        """Send nothing more; those who wait learn that nothing, or who knows what, was stored."""
+        self._is_closed = True
         for lane in self._lanes.values():
             while lane.queue:
                 batch = lane.queue.popleft()
-                code = "OUTCOME_UNKNOWN" if batch.encoded is not None else "NOT_READY"
+                code = "OUTCOME_UNKNOWN" if batch.is_unknown else "NOT_READY"
                 problem = Problem(code, "the gateway stops: send again, with the same messageId")
                 for put in batch.puts:
                     put.finish(problem)
@@ -228,6 +233,8 @@ class Sender:
         owner = self._must_own()
         if lane.queue[0].is_unknown:
             found = await owner.resolve(lane, lane.queue[0])
+            if not lane.queue:
+                return  # given up meanwhile
             self._settle(lane, found)
         await owner.claim(lane)
         if lane.queue:
@@ -312,6 +319,8 @@ class Sender:
             for row in topic.partition_responses
         }
         for lane, was in zip(lanes, was_unknown, strict=True):
+            if not lane.queue:
+                continue  # given up meanwhile
             row = rows.get(lane.where)
             if row is None:
                 self._on_error(lane, BrokerRefusal(ErrorCode.UNKNOWN_SERVER_ERROR))
@@ -328,6 +337,7 @@ class Sender:
         batch = lane.queue[0]
         if code in _FENCED:
             batch.not_before_ms = self._clock.monotonic_ms() + FENCED_PAUSE_MS
+            batch.is_unknown = was_unknown
             self._must_own().on_fenced(f"{lane.where}: {row.error_message or code.name}")
             return
         if code is ErrorCode.NONE or code in _NUMBERS_LOST:
@@ -354,9 +364,13 @@ class Sender:
         if lane.checked_end is not None:
             answers = await owner.on_first_batch(lane, batch, base_offset)
             lane.checked_end = None
+            if not lane.queue:
+                return  # given up meanwhile
         else:
             partition, watermark = lane.where.partition, lane.high_watermark
             answers = [Answer(partition, offset, watermark) for offset in range(base_offset, end)]
+        if base_offset < lane.stored_end:  # offsets begin again: the topic was created anew
+            self._cluster.forget_topic(lane.where.topic)
         lane.take_head(is_stored=True)
         lane.stored_end = max(lane.stored_end, end)
         lane.problem = None

@@ -52,6 +52,8 @@ EXIT_STOPPED: Final = 0
 EXIT_FENCED: Final = 1
 EXIT_CANNOT_START: Final = 2
 RETRY_S: Final = 0.5
+METADATA_MS: Final = 10_000
+"""How soon it is seen that a topic has grown, or was created anew."""
 DRAIN_S: Final = 5.0
 CLOSE_S: Final = 3.0
 
@@ -183,6 +185,7 @@ class Gateway:
             bootstrap_servers=settings.bootstrap_servers,
             client_id=CLIENT_ID,
             request_timeout_ms=settings.request_timeout_ms,
+            metadata_max_age_ms=METADATA_MS,
         )
         cluster = self._cluster = Cluster(SystemNetwork(), self.clock, self.ids, client)
         await cluster.start()
@@ -218,6 +221,8 @@ class Gateway:
         self._exit_code = EXIT_FENCED
         self._api.services = None
         self._health.reasons = ["another gateway took over"]
+        if self._sender is not None:
+            self._sender.give_up()
         self._stopping.set()
 
     async def _stop(self, runner: web.ServerRunner) -> None:
