@@ -231,7 +231,13 @@ async def test_pages_fit_a_phone_and_targets_are_large_enough(
         await page.goto(address)
         wider = await page.evaluate("document.documentElement.scrollWidth - innerWidth")
         if wider > 0:
-            problems.append(f"{name} scrolls sideways by {wider} pixels")
+            reason = await page.evaluate(
+                """() => [...document.querySelectorAll("main *")]
+                    .filter((element) => !element.closest(".table-scroll, pre, .code"))
+                    .filter((element) => element.getBoundingClientRect().right > innerWidth)
+                    .map((element) => element.outerHTML.slice(0, 90)).slice(0, 3)"""
+            )
+            problems.append(f"{name} scrolls sideways by {wider} pixels: {reason}")
         small = await page.evaluate(
             """(least) => [...document.querySelectorAll("a, button, input, select, summary")]
                 .filter((element) => element.checkVisibility() && element.type !== "hidden")
