@@ -52,7 +52,9 @@ class ConsoleServer:
     to start.
     """
 
-    def __init__(self, *, host: str, port: int, is_supervised: bool, prints_link: bool) -> None:
+    def __init__(
+        self, *, host: str, port: int, is_supervised: bool, prints_link: bool, runs_tasks: bool
+    ) -> None:
         self._host = host
         self._port = port or _free_port(host)
         _check_address(host, self._port)
@@ -60,7 +62,7 @@ class ConsoleServer:
         self._is_supervised = is_supervised
         self._prints_link = prints_link
         self._sampling = Sampling(ENVIRONMENT)
-        self._celery = EmbeddedCelery() if ENVIRONMENT.is_embedded else None
+        self._celery = EmbeddedCelery() if runs_tasks or ENVIRONMENT.is_embedded else None
         self._is_stopping = False
         self._server = Server(
             application=application,

@@ -73,7 +73,7 @@ def console_plan(options: UpOptions, python: str) -> ChildPlan:
         name="console",
         command=(
             python,
-            *("manage.py", "console", "--supervised"),
+            *("manage.py", "console", "--supervised", "--tasks"),
             *_flat({"--host": HOST, "--port": str(options.console_port)}),
         ),
         environment={

@@ -23,6 +23,12 @@ class Command(BaseCommand):
             "--no-prepare", action="store_true", help="leave the databases as they are"
         )
         parser.add_argument(
+            "--tasks",
+            action="store_true",
+            help="run worker and beat in this process with Redis too (without Redis it always "
+            "does); for one console of an installation that has no other worker",
+        )
+        parser.add_argument(
             "--signin-link", action="store_true", help="print a one-time link before `ready`"
         )
 
@@ -41,6 +47,7 @@ class Command(BaseCommand):
                 port=options["port"],
                 is_supervised=options["supervised"],
                 prints_link=options["signin_link"],
+                runs_tasks=options["tasks"],
             )
         except AddressTaken as error:
             raise CommandError(str(error)) from error
