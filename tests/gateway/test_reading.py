@@ -1,0 +1,203 @@
+"""Fetches and commits over HTTP."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from tests.gateway.gateway_process import GatewayProcess, wait_until
+
+NewTopic = Callable[..., str]
+
+
+def test_a_fetch_hands_out_what_was_put(gateway: GatewayProcess, new_topic: NewTopic) -> None:
+    topic = new_topic()
+    for number in range(5):
+        gateway.put(topic, messageId=f"m{number}", shardingKey="k", value=b"v%d" % number)
+    reply = gateway.fetch(topic, 0, 1, maxMessages=2)
+    assert reply.status == 200
+    document = reply.json
+    assert (document["offset"], document["nextOffset"]) == ("1", "3")
+    assert (document["highWatermark"], document["logStartOffset"]) == ("5", "0")
+    assert [row["messageId"] for row in document["messages"]] == ["m1", "m2"]
+    row = document["messages"][0]
+    assert base64.b64decode(row["body"]) == b"v1"
+    assert (row["queueOffset"], row["shardingKey"]) == ("1", "k")
+    assert row["headers"] == [{"name": "message-id", "value": "m1"}]
+    assert abs(int(row["timestampMs"]) / 1000 - time.time()) < 300
+
+
+def test_earliest_and_latest_are_offsets_too(gateway: GatewayProcess, new_topic: NewTopic) -> None:
+    topic = new_topic()
+    gateway.put(topic)
+    assert gateway.fetch(topic, 0, "earliest").json["nextOffset"] == "1"
+    latest = gateway.fetch(topic, 0, "latest").json
+    assert (latest["offset"], latest["messages"]) == ("1", [])
+
+
+def test_bytes_that_are_no_text_come_as_base64(
+    gateway: GatewayProcess, bootstrap: str, new_topic: NewTopic
+) -> None:
+    topic = new_topic()
+    producer = Producer({"bootstrap.servers": bootstrap})
+    producer.produce(topic, key=b"\xff", value=None, headers=[("h", b"\xfe"), ("n", None)])
+    assert producer.flush(30) == 0
+    [row] = gateway.fetch(topic, 0, 0).json["messages"]
+    assert (row["shardingKey"], row["shardingKeyBase64"]) == (None, "/w==")
+    assert (row["body"], row["messageId"]) == (None, None)
+    assert row["headers"] == [
+        {"name": "h", "value": None, "valueBase64": "/g=="},
+        {"name": "n", "value": None},
+    ]
+
+
+def test_a_fetch_waits_for_a_message(gateway: GatewayProcess, new_topic: NewTopic) -> None:
+    topic = new_topic()
+    gateway.put(topic)
+    got: list[str] = []
+
+    def fetch() -> None:
+        reply = gateway.fetch(topic, 0, 1, waitMs=30_000)
+        got.extend(row["messageId"] for row in reply.json["messages"])
+
+    waiting = threading.Thread(target=fetch)
+    waiting.start()
+    wait_until(lambda: gateway.metric("hermes_gateway_parked_fetches") == 1, what="a wait")
+    assert gateway.put(topic, messageId="woken").status == 200
+    waiting.join(30)
+    assert got == ["woken"]
+
+
+def test_a_wait_ends(gateway: GatewayProcess, new_topic: NewTopic) -> None:
+    topic = new_topic()
+    began = time.monotonic()
+    document = gateway.fetch(topic, 0, 0, waitMs=300).json
+    assert (document["messages"], document["nextOffset"]) == ([], "0")
+    assert time.monotonic() - began >= 0.25
+
+
+@pytest.fixture
+def narrow(bootstrap: str, tmp_path: Path) -> Iterator[GatewayProcess]:
+    """A gateway that takes one fetch at a time."""
+    with GatewayProcess(tmp_path, bootstrap, fetches_max=1) as process:
+        yield process
+
+
+def test_a_client_that_leaves_ends_its_wait(narrow: GatewayProcess, new_topic: NewTopic) -> None:
+    topic = new_topic()
+    connection = http.client.HTTPConnection("127.0.0.1", narrow.port)
+    path = f"/api/v1/messages/fetch?topic={topic}&partition=0&offset=0"
+    connection.request("GET", f"{path}&waitMs=30000")
+    wait_until(lambda: narrow.metric("hermes_gateway_parked_fetches") == 1, what="a wait")
+    refused = narrow.fetch(topic, 0, 0)
+    assert (refused.status, refused.json["code"]) == (429, "THROTTLED")
+    connection.close()
+    wait_until(lambda: narrow.metric("hermes_gateway_parked_fetches") == 0, what="its end")
+    assert narrow.fetch(topic, 0, 0).status == 200
+
+
+def test_an_offset_that_is_not_there_says_what_is(
+    gateway: GatewayProcess, new_topic: NewTopic
+) -> None:
+    topic = new_topic()
+    gateway.put(topic)
+    reply = gateway.fetch(topic, 0, 99)
+    assert (reply.status, reply.json["code"]) == (416, "OFFSET_OUT_OF_RANGE")
+    assert (reply.json["logStartOffset"], reply.json["highWatermark"]) == ("0", "1")
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "field"),
+    [
+        ("partition=0&offset=0", 400, "topic"),
+        ("topic=TOPIC&offset=0", 400, "partition"),
+        ("topic=TOPIC&partition=0", 400, "offset"),
+        ("topic=TOPIC&partition=-1&offset=0", 400, "partition"),
+        ("topic=TOPIC&partition=0&offset=-1", 400, "offset"),
+        ("topic=TOPIC&partition=0&offset=9223372036854775808", 400, "offset"),
+        ("topic=TOPIC&partition=0&offset=%D9%A1", 400, "offset"),
+        ("topic=TOPIC&partition=0&offset=0&maxMessages=0", 400, "maxMessages"),
+        ("topic=TOPIC&partition=0&offset=0&waitMs=30001", 400, "waitMs"),
+        ("topic=TOPIC&partition=0&offset=0&limit=5", 400, "limit"),
+        ("topic=TOPIC&partition=0&offset=0&offset=1", 400, None),
+        ("topic=TOPIC&partition=0&offset=%ff", 400, None),
+        ("topic=TOPIC&partition=7&offset=0", 404, "partition"),
+        ("topic=absent&partition=0&offset=0", 404, "topic"),
+    ],
+)
+def test_a_wrong_parameter_is_named(
+    gateway: GatewayProcess, new_topic: NewTopic, query: str, status: int, field: str | None
+) -> None:
+    path = f"/api/v1/messages/fetch?{query.replace('TOPIC', new_topic())}"
+    reply = gateway.call("GET", path)
+    assert (reply.status, reply.json.get("field")) == (status, field)
+
+
+def committed(bootstrap: str, group: str, topic: str) -> int:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    try:
+        [row] = consumer.committed([TopicPartition(topic, 0)], timeout=30)
+        return int(row.offset)
+    finally:
+        consumer.close()
+
+
+@pytest.mark.parametrize("offset", ["1", 1])
+def test_a_commit_is_what_the_group_reads_next(
+    gateway: GatewayProcess, bootstrap: str, new_topic: NewTopic, offset: object
+) -> None:
+    topic = new_topic()
+    gateway.put(topic)
+    body = {"group": topic, "topic": topic, "partition": 0, "offset": offset}
+    reply = gateway.call("POST", "/api/v1/offsets/commit", body)
+    assert (reply.status, reply.json) == (200, {**body, "offset": "1"})
+    assert committed(bootstrap, topic, topic) == 1
+
+
+def test_a_commit_into_a_group_that_reads_is_refused(
+    gateway: GatewayProcess, bootstrap: str, new_topic: NewTopic
+) -> None:
+    topic = new_topic()
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": topic})
+    try:
+        consumer.subscribe([topic])
+        wait_until(lambda: consumer.poll(0.1) is None and consumer.assignment(), what="a member")
+        body = {"group": topic, "topic": topic, "partition": 0, "offset": "0"}
+        reply = gateway.call("POST", "/api/v1/offsets/commit", body)
+        assert (reply.status, reply.json["code"]) == (409, "GROUP_ACTIVE")
+    finally:
+        consumer.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "field"),
+    [
+        ({"group": ""}, 400, "group"),
+        ({"group": "a\nb"}, 400, "group"),
+        ({"group": None}, 400, "group"),
+        ({"topic": "absent"}, 404, "topic"),
+        ({"partition": 9}, 404, "partition"),
+        ({"partition": True}, 400, "partition"),
+        ({"offset": -1}, 400, "offset"),
+        ({"offset": 1.0}, 400, "offset"),
+        ({"offset": "latest"}, 400, "offset"),
+        ({"metadata": "x"}, 400, "metadata"),
+    ],
+)
+def test_a_wrong_commit_is_refused(
+    gateway: GatewayProcess,
+    new_topic: NewTopic,
+    change: dict[str, object],
+    status: int,
+    field: str,
+) -> None:
+    body = {"group": "g", "topic": new_topic(), "partition": 0, "offset": "0", **change}
+    reply = gateway.call("POST", "/api/v1/offsets/commit", body)
+    assert (reply.status, reply.json["field"]) == (status, field)
