@@ -17,6 +17,11 @@ from broker.errors import ErrorCode
 from broker.records.build import build_batch
 from broker.records.iterate import iterate_batches, iterate_records
 from broker.wire import api
+from broker.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from broker.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -29,8 +34,10 @@ from broker.wire.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from broker.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.server.group_world import Cluster, simulate
 from tests.support.broker_process import BrokerProcess
-from tests.support.wire_client import WireClient
+from tests.support.wire_client import WireClient, batch_of
 
 TO_THE_END = -1
 NOTHING = -1
@@ -201,12 +208,53 @@ def test_whole_segments_below_the_start_leave_the_disk_at_once(
     broker: BrokerProcess, client: WireClient
 ) -> None:
     client.create_topic("rolled", segment_bytes="4096")
-    for _ in range(40):
-        client.produce("rolled", [(b"k", b"v" * 1000)])
     directory = broker.data / "topics" / "rolled" / "partition-00"
-    wait_until(lambda: len(list(directory.glob("*.log"))) > 3)
-    assert delete(client, "rolled", TO_THE_END) == (0, 40)
-    wait_until(lambda: len(list(directory.glob("*.log"))) == 1)
+
+    def segments() -> list[int]:
+        return sorted(int(path.stem) for path in directory.glob("0*.log"))
+
+    def has_rolled_thrice() -> bool:
+        client.produce("rolled", [(b"k", b"v" * 1000)])
+        return len(segments()) > 3
+
+    wait_until(has_rolled_thrice)
+    last = segments()[-1]
+    assert delete(client, "rolled", last) == (0, last)
+    wait_until(lambda: segments()[0] == last)
+
+
+def test_on_a_full_disk_it_makes_the_room_that_it_needs() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        wanted = CreatableTopic(
+            name="full",
+            num_partitions=1,
+            replication_factor=1,
+            configs=[CreatableTopicConfig(name="segment.bytes", value="2048")],
+        )
+        made = await cluster.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=5_000), 7)
+        assert made.topics[0].error_code == 0
+        for _ in range(12):
+            data = PartitionProduceData(index=0, records=bytes(batch_of([(b"k", b"v" * 500)])))
+            topic = TopicProduceData(name="full", partition_data=[data])
+            await cluster.ask(ProduceRequest(acks=-1, timeout_ms=5_000, topic_data=[topic]), 9)
+        partition = cluster.broker.partitions.get("full", 0)
+        assert partition is not None
+        log = partition.log
+        await cluster.until(lambda: len(log.segments) > 2)
+        full_bytes = log.log_size()
+        cluster.host.image.faults.is_full = True
+        asked = DeleteRecordsPartition(partition_index=0, offset=12)
+        request = DeleteRecordsRequest(
+            topics=[DeleteRecordsTopic(name="full", partitions=[asked])], timeout_ms=5_000
+        )
+        refused = (await cluster.ask(request, 2)).topics[0].partitions[0]
+        assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        await cluster.until(lambda: log.log_size() < full_bytes)
+        cluster.host.image.faults.is_full = False
+        answer = (await cluster.ask(request, 2)).topics[0].partitions[0]
+        assert (answer.error_code, answer.low_watermark) == (0, 12)
+
+    simulate(scenario)
 
 
 def test_librdkafka_deletes_records(broker: BrokerProcess, client: WireClient) -> None:

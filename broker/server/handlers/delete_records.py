@@ -83,6 +83,7 @@ async def _delete(broker: Broker, topic: str, wanted: DeleteRecordsPartition) ->
     if partition.is_internal:
         text = f"{topic} is an internal topic: the broker keeps its own state in it"
         raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
-    log_start_offset = await partition.delete_records(wanted.offset)
-    broker.maintenance.retain_soon(partition)
-    return log_start_offset
+    try:
+        return await partition.delete_records(wanted.offset)
+    finally:  # on a full disk it makes the room in which the new start is stored
+        broker.maintenance.retain_soon(partition)
