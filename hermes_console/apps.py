@@ -9,3 +9,7 @@ class ConsoleConfig(AppConfig):
     name = "hermes_console"
     label = "console"
     verbose_name = "HermesMQ console"
+
+    def ready(self) -> None:
+        """Tasks are sent through our Celery, whichever process sends them."""
+        from hermes_console import celery  # noqa: F401

@@ -242,7 +242,7 @@ class GroupChanges(AdminView):
     @extend_schema(
         operation_id="group_changes",
         summary="Changes of a group's offsets that can be undone",
-        responses={200: shapes.ChangesSerializer, **problems(404)},
+        responses={200: shapes.GroupChangesSerializer, **problems(404)},
     )
     def get(self, _request: Request, cluster: str, group: str) -> Response:
         changes = groups.recent_changes(self.cluster(cluster), group)

@@ -123,7 +123,7 @@ class PreviewSerializer(serializers.Serializer[Any]):
     moves = MoveSerializer(many=True)
 
 
-class ChangeSerializer(serializers.Serializer[Any]):
+class GroupChangeSerializer(serializers.Serializer[Any]):
     """A change of a group's offsets that can be undone."""
 
     id = serializers.CharField()
@@ -134,11 +134,11 @@ class ChangeSerializer(serializers.Serializer[Any]):
     undone_at = serializers.DateTimeField(allow_null=True)
 
 
-class ChangesSerializer(serializers.Serializer[Any]):
+class GroupChangesSerializer(serializers.Serializer[Any]):
     """The newest changes of a group that can be undone."""
 
     group = serializers.CharField()
-    changes = ChangeSerializer(many=True)
+    changes = GroupChangeSerializer(many=True)
 
 
 class OffsetSerializer(serializers.Serializer[Any]):
@@ -158,7 +158,7 @@ class OffsetsSerializer(serializers.Serializer[Any]):
     offsets = OffsetSerializer(many=True)
 
 
-class PartitionSerializer(serializers.Serializer[Any]):
+class GroupPartitionSerializer(serializers.Serializer[Any]):
     """One partition as the group sees it. A null number is unknown, never 0."""
 
     topic = serializers.CharField()
@@ -193,7 +193,7 @@ class BlockerSerializer(serializers.Serializer[Any]):
 class GroupDetailSerializer(GroupSerializer):
     """A group as last sampled, with partitions, members and what blocks it."""
 
-    partitions = PartitionSerializer(many=True)
+    partitions = GroupPartitionSerializer(many=True)
     members = MemberSerializer(many=True)
     blockers = BlockerSerializer(many=True)
 
@@ -231,7 +231,7 @@ def preview_json(
 
 
 def change_json(change: OffsetChange) -> dict[str, Any]:
-    """As ChangeSerializer describes it."""
+    """As GroupChangeSerializer describes it."""
     return {
         "id": str(change.pk),
         "act": change.act,

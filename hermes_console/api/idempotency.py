@@ -26,6 +26,8 @@ HEADER: Final = "Idempotency-Key"
 KEY_PATTERN: Final = re.compile(r"[\x21-\x7e]{1,255}")
 KEPT_FOR: Final = timedelta(hours=24)
 NOT_KEPT: Final = frozenset({400, 401, 403, 404, 405, 406, 413, 415, 428, 429, 503})
+MARK: Final = "is_idempotent"
+"""Attribute of a method that is: the OpenAPI document asks for it."""
 REPLAYED: Final = "Idempotency-Replayed"
 PURGED_PER_CALL_MAX: Final = 100
 
@@ -52,6 +54,7 @@ def idempotent(*, without: Collection[str] = ()) -> Callable[[M], M]:
                 return _replay(row, request)
             return _act_once(view, method, row, (request, *args), kwargs, without)
 
+        setattr(post, MARK, True)
         return cast("M", post)
 
     return decorate
