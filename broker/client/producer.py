@@ -214,18 +214,22 @@ class Producer:
             self._checks -= 1
 
     async def _check_partition(self, topic: str, partition: int) -> None:
-        """Raises BrokerRefusal when the topic has no such partition, as the cluster says now."""
-        self._cluster.forget_topic(topic)
-        view = await self._cluster.call(
-            lambda: self._cluster.topic(topic, creates=True), what=f"find topic {topic!r}"
-        )
-        if partition in [row.partition for row in view.partitions]:
+        """Raises BrokerRefusal when the topic is known to have no such partition. Whether it has
+        is looked up once: a cluster that is away is the delivery's business.
+        """
+        view = self._cluster.topics.get(topic)
+        if view is None or partition >= len(view.partitions):
+            self._cluster.forget_topic(topic)
+            try:
+                view = await self._cluster.topic(topic, creates=True)
+            except ClientError:
+                return
+        if view is None or partition < len(view.partitions):
             return
         count = len(view.partitions)
         text = f"it has {count} partition{'s' * (count != 1)}, numbered from 0"
-        refusal = BrokerRefusal(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text, subject=f"{topic}-{partition}"
-        )
+        subject = f"{topic}-{partition}"
+        refusal = BrokerRefusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text, subject=subject)
         refusal.is_retriable = False
         raise refusal
 

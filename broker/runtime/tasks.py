@@ -8,6 +8,7 @@ of the process is touched; a cancelled task is not a crash.
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Awaitable
 
 import structlog
@@ -34,7 +35,11 @@ class TaskScope:
         """Run `work` in the background until it ends or the scope closes."""
         assert self._group is not None, f"task scope {self.owner} is not running"
         task_name = f"{self.owner}/{name or _name_of(work)}"
-        return self._group.create_task(self._guard(work, task_name), name=task_name)
+        task = self._group.create_task(self._guard(work, task_name), name=task_name)
+        if inspect.iscoroutine(work):
+            # A task that is cancelled before its first step never awaits its work.
+            task.add_done_callback(lambda _task: work.close())
+        return task
 
     async def close(self) -> None:
         """Cancel every task and wait for them. Closing twice, or before `start`, is fine."""

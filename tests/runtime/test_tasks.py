@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 
 import pytest
 import structlog
@@ -57,3 +58,17 @@ async def test_task_outside_its_owners_life_is_a_bug() -> None:
     with pytest.raises(AssertionError, match="not running"):
         scope.spawn(late)
     late.close()
+
+
+async def test_work_that_is_cancelled_before_its_first_step_leaves_no_warning() -> None:
+    async def never() -> None:
+        raise AssertionError("it was cancelled before it began")
+
+    scope = TaskScope("owner")
+    await scope.start()
+    work = never()
+    task = scope.spawn(work)
+    task.cancel()
+    await asyncio.wait([task])
+    assert inspect.getcoroutinestate(work) == inspect.CORO_CLOSED  # else Python warns of it
+    await scope.close()
