@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from broker.client.batches import FetchedBatches
 from broker.client.blocking import BrokerRefusal
+from broker.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT
 from broker.records.build import NewRecord, build_batch
 from hermes_console.operations.messages_query import (
     BadCursor,
@@ -201,3 +202,33 @@ def test_a_cursor_that_unpacks_to_much_is_refused() -> None:
     bomb = base64.urlsafe_b64encode(zlib.compress(b"older" + b",0:0" * 1_000_000)).decode()
     with pytest.raises(BadCursor):
         read_cursor(bomb.rstrip("="))
+
+
+@pytest.mark.parametrize(("kind", "word"), [(0, "abort"), (1, "commit"), (9, "unknown")])
+def test_markers_of_transactions_are_told_from_messages(kind: int, word: str) -> None:
+    """A control record's key: version and type, two bytes each (KIP-98)."""
+    marker = build_batch(
+        [(b"\0\0" + kind.to_bytes(2, "big"), b"\0\0\0\0\0\0")],
+        timestamp_ms=5,
+        base_offset=1,
+        producer_id=77,
+        producer_epoch=3,
+        attributes=CONTROL_BIT | TRANSACTIONAL_BIT,
+    )
+    message = build_batch(
+        [(b"k", None)],
+        timestamp_ms=5,
+        producer_id=77,
+        producer_epoch=3,
+        base_sequence=4,
+        attributes=TRANSACTIONAL_BIT,
+    )
+    partitions = {0: [(1, message), (2, marker)]}
+    page = read_page(
+        fetch_from(partitions, 1 << 30), {0: (0, 2)}, Direction.NEWER, Budget(), clock_s=lambda: 0.0
+    )
+    first, second = page.messages
+    assert (first.control, first.is_tombstone, first.sequence) == ("", True, 4)
+    assert (second.control, second.is_tombstone) == (word, False)
+    assert first.is_transactional
+    assert (second.producer_id, second.producer_epoch) == (77, 3)

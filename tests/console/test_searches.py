@@ -60,13 +60,15 @@ def start(client: Client, topic: str, **criteria: object) -> SearchJob:
 
 
 def run(job: SearchJob) -> SearchJob:
-    """All slices that are left."""
-    number: int | None = job.slice_number
+    """All slices that are left, those too that a failure put off."""
     for _ in range(100):
-        if number is None:
+        number: int | None = job.slice_number
+        while number is not None:
+            number = slices.run_slice(job.key, number)
+        job.refresh_from_db()
+        if not job.is_running:
             break
-        number = slices.run_slice(job.key, number)
-    job.refresh_from_db()
+        SearchJob.objects.filter(pk=job.pk).update(lease_until_ms=0)
     return job
 
 
