@@ -17,6 +17,7 @@ import socket
 import sys
 import threading
 import warnings
+from pathlib import Path
 from typing import Any, Final
 
 from daphne.server import Server
@@ -53,7 +54,14 @@ class ConsoleServer:
     """
 
     def __init__(
-        self, *, host: str, port: int, is_supervised: bool, prints_link: bool, runs_tasks: bool
+        self,
+        *,
+        host: str,
+        port: int,
+        is_supervised: bool,
+        prints_link: bool,
+        link_file: Path | None,
+        runs_tasks: bool,
     ) -> None:
         self._host = host
         self._port = port or _free_port(host)
@@ -61,6 +69,7 @@ class ConsoleServer:
         note_own_port(self._port)
         self._is_supervised = is_supervised
         self._prints_link = prints_link
+        self._link_file = link_file
         self._sampling = Sampling(ENVIRONMENT)
         self._celery = EmbeddedCelery() if runs_tasks or ENVIRONMENT.is_embedded else None
         self._is_stopping = False
@@ -95,6 +104,8 @@ class ConsoleServer:
         """In a thread: the database is slow for a loop."""
         try:
             link = self._link() if self._prints_link else None
+            if self._link_file is not None:
+                write_private(self._link_file, self._link())
             self._sampling.start(loop)
             if self._celery is not None:
                 self._celery.start()
@@ -159,6 +170,15 @@ class ConsoleServer:
         threading.Thread(
             target=target, args=args, name=target.__name__.strip("_"), daemon=True
         ).start()
+
+
+def write_private(path: Path, text: str) -> None:
+    """A new file that its owner alone can read, complete from the moment it is there."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    aside.unlink(missing_ok=True)
+    with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+    aside.replace(path)
 
 
 def _free_port(host: str) -> int:

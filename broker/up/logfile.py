@@ -2,7 +2,7 @@
 
 The child writes to the file directly (its output survives the supervisor's death), so a rotation
 copies the file aside and truncates it: `O_APPEND` makes the child go on at the new end. What is
-written between the copy and the cut is lost. It can hold a sign-in link: its owner alone reads it.
+written between the copy and the cut is lost. Its owner alone reads it.
 """
 
 from __future__ import annotations

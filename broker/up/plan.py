@@ -85,8 +85,13 @@ def console_plan(options: UpOptions, python: str) -> ChildPlan:
         working_directory=options.home,
         ready_url=f"{options.console_url}/readyz",
         grace_s=CONSOLE_GRACE_S,
-        first_flags=("--signin-link",),
+        first_flags=("--signin-link-file", str(sign_in_link_file(options))),
     )
+
+
+def sign_in_link_file(options: UpOptions) -> Path:
+    """Where the console leaves the first one-time link: not in its log, which people share."""
+    return options.data / "signin-link"
 
 
 def demo_plan(options: UpOptions, python: str) -> ChildPlan:

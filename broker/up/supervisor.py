@@ -22,7 +22,14 @@ from broker.up.child import Child, Ended
 from broker.up.health import POLL_S, wait_until_answering
 from broker.up.logfile import LogFile
 from broker.up.options import UpOptions
-from broker.up.plan import ChildPlan, broker_plan, console_plan, demo_plan, gateway_plan
+from broker.up.plan import (
+    ChildPlan,
+    broker_plan,
+    console_plan,
+    demo_plan,
+    gateway_plan,
+    sign_in_link_file,
+)
 
 READY_S_MAX: Final = 60.0
 LINK_S_MAX: Final = 10.0
@@ -131,11 +138,15 @@ class Supervisor:
             raise StartFailure(f"{msg}; the end of {child.log.path}:\n{last}") from None
 
     async def _sign_in_link(self, console: Child) -> str:
-        """What the console printed, or how to get a link when it printed none in time."""
+        """What the console left in its file, which goes; or how to get a link when there is none in
+        time.
+        """
+        file = sign_in_link_file(self._options)
         end = time.monotonic() + LINK_S_MAX
         while time.monotonic() < end:
-            link = console.log.find("signin=", console.log_start)
-            if link is not None:
+            if file.exists():
+                link = file.read_text().strip()
+                file.unlink()
                 return link
             await asyncio.sleep(POLL_S)
         return f"{self._options.console_url} (`python manage.py signin_link` makes a link)"

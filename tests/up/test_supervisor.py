@@ -56,7 +56,11 @@ import sys
 import fake
 assert sys.argv[1] == "console"
 CONSOLE_START
-print("signin=http://127.0.0.1:1/once" if "--signin-link" in sys.argv else "again", flush=True)
+if "--signin-link-file" in sys.argv:
+    from pathlib import Path
+    Path(sys.argv[sys.argv.index("--signin-link-file") + 1]).write_text("http://127.0.0.1:1/once")
+else:
+    print("again", flush=True)
 fake.serve(int(sys.argv[sys.argv.index("--port") + 1]), "console")
 """
 
@@ -184,7 +188,9 @@ async def test_only_the_first_start_of_the_console_makes_a_sign_in_link(up: Up) 
     await up.line("console: process")
     log = up.home / "data" / "logs" / "console.log"
     await until(lambda: log.read_text().split("\n").count("again") == 1)
-    assert log.read_text().count("signin=") == 1
+    assert "/once" in "\n".join(up.lines)
+    assert "/once" not in log.read_text(), "a log is shared, a link is not"
+    assert not (up.home / "data" / "signin-link").exists()
     assert log.stat().st_mode & 0o777 == 0o600
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -31,6 +32,11 @@ class Command(BaseCommand):
         parser.add_argument(
             "--signin-link", action="store_true", help="print a one-time link before `ready`"
         )
+        parser.add_argument(
+            "--signin-link-file",
+            type=Path,
+            help="write a one-time link there instead, readable by this user alone",
+        )
 
     def handle(self, *_args: Any, **options: Any) -> None:
         # Daphne installs Twisted's asyncio reactor when it is imported: before anything else that
@@ -47,6 +53,7 @@ class Command(BaseCommand):
                 port=options["port"],
                 is_supervised=options["supervised"],
                 prints_link=options["signin_link"],
+                link_file=options["signin_link_file"],
                 runs_tasks=options["tasks"],
             )
         except AddressTaken as error:
