@@ -1,6 +1,6 @@
 """Runs a command beside an Apache Kafka 4.4 of its own, so that tests of clients and tools are
 judged by the original:
-`.venv/bin/python -m tests.support.with_kafka .venv/bin/pytest tests/client tests/cli`.
+`.venv/bin/python -m tests.support.with_kafka .venv/bin/pytest tests/client tests/commands`.
 
 Needs Java 17 and Maven, which fetches the broker once (120 MB, into ~/.m2 and a directory that git
 ignores). Kafka lives in a temporary directory, on free ports, until the command ends.

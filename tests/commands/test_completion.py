@@ -11,7 +11,7 @@ from broker.cli import COMMANDS, main
 from broker.client.blocking import BlockingClient
 from broker.commands.completion import SHELLS, Candidate, candidates, script
 from broker.commands.tree import AREAS
-from tests.cli.conftest import ROOT
+from tests.commands.conftest import ROOT
 
 OTHERS = [("serve", "one broker"), ("up", "all on this machine")]
 

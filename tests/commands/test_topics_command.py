@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.client.blocking import EARLIEST, BlockingClient, TopicPartition
-from tests.cli.conftest import Run, eventually
+from tests.commands.conftest import Run, eventually
 
 
 def test_a_topic_is_created_listed_described_and_deleted(

@@ -13,7 +13,7 @@ from broker.client.cluster import Cluster
 from broker.client.consumer import Consumer
 from broker.commands.groups_reset import read_plan
 from broker.commands.text import BadText
-from tests.cli.conftest import Run, eventually
+from tests.commands.conftest import Run, eventually
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from broker.client.blocking import BlockingClient, ConsumedRecord, TopicPartition
 from broker.client.partitioner import murmur2_partition
-from tests.cli.conftest import Outcome, Run
+from tests.commands.conftest import Outcome, Run
 
 
 def stored(client: BlockingClient, topic: str) -> list[ConsumedRecord]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.client.blocking import BlockingClient
-from tests.cli.conftest import Run, eventually
+from tests.commands.conftest import Run, eventually
 
 
 @pytest.fixture

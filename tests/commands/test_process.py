@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from broker.client.blocking import BlockingClient
-from tests.cli.conftest import ROOT, Run, eventually
+from tests.commands.conftest import ROOT, Run, eventually
 
 
 @pytest.fixture
