@@ -133,5 +133,6 @@ class Deadlines:
                 self._cancelled_count -= 1
         if has_fired:
             self._after_fired()
-        if self._heap and self._timer is None:
-            self._arm(self._heap[0].due_ms)
+        heap = self._heap
+        if heap and (self._timer is None or heap[0].due_ms < self._timer_due_ms):
+            self._arm(heap[0].due_ms)  # a callback may have armed it for a later one of its own

@@ -54,3 +54,12 @@ async def test_nothing_fires_after_close() -> None:
     deadlines.close()
     await asyncio.sleep(0.02)
     assert fired == []
+
+
+async def test_a_far_deadline_added_by_a_callback_does_not_hold_up_a_near_one() -> None:
+    fired = asyncio.Event()
+    deadlines = Deadlines(SystemClock(), lambda: None)
+    deadlines.add(1, lambda: deadlines.add(60_000, lambda: None))
+    deadlines.add(60, fired.set)
+    await asyncio.wait_for(fired.wait(), 20)
+    deadlines.close()
