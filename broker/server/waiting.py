@@ -133,6 +133,9 @@ class Deadlines:
                 self._cancelled_count -= 1
         if has_fired:
             self._after_fired()
-        heap = self._heap
-        if heap and (self._timer is None or heap[0].due_ms < self._timer_due_ms):
-            self._arm(heap[0].due_ms)  # a callback may have armed it for a later one of its own
+        self._arm_for_earliest()
+
+    def _arm_for_earliest(self) -> None:
+        """A callback may have armed the timer for a later deadline of its own."""
+        if self._heap and (self._timer is None or self._heap[0].due_ms < self._timer_due_ms):
+            self._arm(self._heap[0].due_ms)

@@ -59,7 +59,11 @@ async def test_nothing_fires_after_close() -> None:
 async def test_a_far_deadline_added_by_a_callback_does_not_hold_up_a_near_one() -> None:
     fired = asyncio.Event()
     deadlines = Deadlines(SystemClock(), lambda: None)
-    deadlines.add(1, lambda: deadlines.add(60_000, lambda: None))
+
+    def add_a_far_one() -> None:
+        deadlines.add(60_000, lambda: None)
+
+    deadlines.add(1, add_a_far_one)
     deadlines.add(60, fired.set)
     await asyncio.wait_for(fired.wait(), 20)
     deadlines.close()
