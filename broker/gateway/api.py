@@ -292,11 +292,17 @@ async def _put_batch(
         found = refusal.document()
         if "field" in found and not isinstance(sent, Problem):
             found["field"] = f"messages[{index}].{found['field']}"
-        item = {"messageId": message_id or None, "problem": found}
+        item = {"messageId": message_id or _given_id(rows[index]), "problem": found}
         parts.append(json.dumps(item).encode())
     counts = f'"stored":{len(parts) - failed},"failed":{failed}'
     body = b'{"results":[' + b",".join(parts) + b"]," + counts.encode() + b"}"
     return Reply(207 if failed else 200, body)
+
+
+def _given_id(row: Any) -> str | None:
+    """The id of a message that could not be read, for its client to find it by."""
+    given = row.get("messageId") if type(row) is dict else None
+    return given if type(given) is str else None
 
 
 def _stored(topic: str, message_id: str, answer: Stored) -> bytes:

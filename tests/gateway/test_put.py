@@ -186,7 +186,7 @@ def test_a_batch_is_answered_message_by_message(
     reply = gateway.put_batch(
         [
             {"body": "QQ=="},
-            {"body": "no base64"},
+            {"body": "no base64", "messageId": "mine"},
             {"body": "QQ==", "bodi": 1},
             {"topic": "no-such-topic", "body": "QQ=="},
             "text",
@@ -196,6 +196,7 @@ def test_a_batch_is_answered_message_by_message(
     )
     assert reply.status == 207
     assert (reply.json["stored"], reply.json["failed"]) == (2, 4)
+    assert reply.json["results"][1]["messageId"] == "mine"
     problems = [row["problem"] for row in reply.json["results"] if "problem" in row]
     assert [(p["code"], p["field"]) for p in problems] == [
         ("INVALID_FIELD", "messages[1].body"),
