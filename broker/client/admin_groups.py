@@ -237,29 +237,35 @@ async def remove_group_members(
             return {
                 member.member_id: await _leave(cluster, node, group_id, member) for member in gone
             }
-        # A static member is named by its instance: its member id may be another by now.
-        rows = [
-            MemberIdentity(
-                member_id=member.member_id if member.instance_id is None else "",
-                group_instance_id=member.instance_id,
-                reason=reason,
-            )
-            for member in gone
-        ]
-        request = LeaveGroupRequest(group_id=group_id, members=rows)
-        answer = await cluster.request(node, api.LEAVE_GROUP, request)
-        refusal = _refusal(cluster, group_id, answer.error_code)
-        if refusal is not None:
-            raise refusal
-        ids = {member.instance_id: member.member_id for member in gone if member.instance_id}
-        return {
-            row.member_id or ids.get(row.group_instance_id or "", ""): _refusal(
-                cluster, group_id, row.error_code, f"member {row.member_id!r}"
-            )
-            for row in answer.members
-        }
+        return await _leave_together(cluster, node, group_id, gone, reason)
 
     return await cluster.call(attempt, what="remove members")
+
+
+async def _leave_together(
+    cluster: Cluster, node: int, group_id: str, members: Sequence[GroupMember], reason: str
+) -> dict[str, BrokerRefusal | None]:
+    # A static member is named by its instance: its member id may be another by now.
+    rows = [
+        MemberIdentity(
+            member_id=member.member_id if member.instance_id is None else "",
+            group_instance_id=member.instance_id,
+            reason=reason,
+        )
+        for member in members
+    ]
+    request = LeaveGroupRequest(group_id=group_id, members=rows)
+    answer = await cluster.request(node, api.LEAVE_GROUP, request)
+    refusal = _refusal(cluster, group_id, answer.error_code)
+    if refusal is not None:
+        raise refusal
+    ids = {member.instance_id: member.member_id for member in members if member.instance_id}
+    return {
+        row.member_id or ids.get(row.group_instance_id or "", ""): _refusal(
+            cluster, group_id, row.error_code, f"member {row.member_id!r}"
+        )
+        for row in answer.members
+    }
 
 
 async def _leave(

@@ -34,7 +34,13 @@ from broker.records.iterate import (
     open_batch,
 )
 from broker.wire import api
-from broker.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from broker.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
 
 __all__ = [
     "Batch",
@@ -146,6 +152,33 @@ async def fetch_batches(
 
     Raises BrokerRefusal, ConnectionLost, TimedOut when a leader is unknown or does not answer.
     """
+    requests = await _by_leader(cluster, positions, partition_bytes)
+    found: dict[TopicPartition, FetchedBatches | BrokerRefusal] = {}
+    for leader, topics in requests.items():
+        request = FetchRequest(
+            max_wait_ms=wait_ms,
+            min_bytes=1 if wait_ms else 0,
+            max_bytes=total_bytes,
+            isolation_level=isolation_level,
+        )
+        answer = await _ask(cluster, leader, request, topics, purpose)
+        names = {cluster.topic_id(name): name for name in topics}
+        for row in answer.responses:
+            topic = row.topic or names.get(row.topic_id, "")
+            for each in row.partitions:
+                where = TopicPartition(topic, each.partition_index)
+                if each.error_code:
+                    cluster.forget_topic(topic)
+                    found[where] = BrokerRefusal(error_code(each.error_code), subject=str(where))
+                else:
+                    found[where] = _fetched(each)
+    return found
+
+
+async def _by_leader(
+    cluster: Cluster, positions: Mapping[TopicPartition, int], partition_bytes: int
+) -> dict[int, dict[str, FetchTopic]]:
+    """Leader -> topic -> what to ask. Raises BrokerRefusal for a partition without a leader."""
     by_leader: dict[int, dict[str, FetchTopic]] = {}
     for where, offset in positions.items():
         leader = cluster.known_leader(*where)
@@ -161,38 +194,22 @@ async def fetch_batches(
                 partition_max_bytes=partition_bytes,
             )
         )
-    found: dict[TopicPartition, FetchedBatches | BrokerRefusal] = {}
-    for leader, topics in by_leader.items():
-        request = FetchRequest(
-            max_wait_ms=wait_ms,
-            min_bytes=1 if wait_ms else 0,
-            max_bytes=total_bytes,
-            isolation_level=isolation_level,
-        )
-        answer = await _ask(cluster, leader, request, topics, purpose)
-        names = {cluster.topic_id(name): name for name in topics}
-        for row in answer.responses:
-            for each in row.partitions:
-                where = TopicPartition(
-                    row.topic or names.get(row.topic_id, ""), each.partition_index
-                )
-                if each.error_code:
-                    cluster.forget_topic(where.topic)
-                    found[where] = BrokerRefusal(error_code(each.error_code), subject=str(where))
-                    continue
-                content = each.records or b""
-                assert isinstance(content, bytes | memoryview), "decoded records are a view"
-                found[where] = FetchedBatches(
-                    each.log_start_offset,
-                    each.last_stable_offset,
-                    each.high_watermark,
-                    memoryview(content),
-                    tuple(
-                        AbortedRange(aborted.producer_id, aborted.first_offset)
-                        for aborted in each.aborted_transactions or ()
-                    ),
-                )
-    return found
+    return by_leader
+
+
+def _fetched(data: PartitionData) -> FetchedBatches:
+    content = data.records or b""
+    assert isinstance(content, bytes | memoryview), "decoded records are a view"
+    return FetchedBatches(
+        data.log_start_offset,
+        data.last_stable_offset,
+        data.high_watermark,
+        memoryview(content),
+        tuple(
+            AbortedRange(row.producer_id, row.first_offset)
+            for row in data.aborted_transactions or ()
+        ),
+    )
 
 
 def marker_of(record: Record) -> str:

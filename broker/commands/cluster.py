@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from broker.client import admin, admin_groups, admin_partitions
+from broker.client.admin_partitions import LogDir
 from broker.client.cluster import ANY_NODE
 from broker.client.failure import BrokerRefusal
 from broker.commands import text
@@ -89,33 +92,10 @@ async def log_dirs(context: Context) -> int:
         for row in answer:
             if row.error is not None:
                 context.refuse(f"broker {node_id}: {row.path}", row.error)
-            held = {where: size.size_bytes for where, size in row.replicas.items()}
-            largest = sorted(held.items(), key=lambda each: (-each[1], each[0]))[: options.top]
-            replicas += [(node_id, where, size) for where, size in largest]
-            total = sum(held.values())
-            directories.append(
-                (
-                    node_id,
-                    row.path,
-                    len(held),
-                    text.size(total),
-                    text.size(row.usable_bytes),
-                    text.size(row.total_bytes),
-                    "offline" if row.error else "ok",
-                )
-            )
-            terminal.item(
-                broker=node_id,
-                path=row.path,
-                replicas=len(held),
-                size_bytes=int64(total),
-                usable_bytes=int64(row.usable_bytes) if row.usable_bytes >= 0 else None,
-                total_bytes=int64(row.total_bytes) if row.total_bytes >= 0 else None,
-                largest=[
-                    {"topic": where.topic, "partition": where.partition, "size_bytes": int64(size)}
-                    for where, size in largest
-                ],
-            )
+            largest = _largest(row, options.top)
+            replicas += [(node_id, where, size_bytes) for where, size_bytes in largest]
+            directories.append(_directory_row(node_id, row))
+            terminal.item(**_directory_item(node_id, row, largest))
     terminal.table(
         ("BROKER", "DIRECTORY", "REPLICAS", "USED", "FREE ON DISK", "DISK", "STATE"), directories
     )
@@ -123,9 +103,41 @@ async def log_dirs(context: Context) -> int:
     replicas.sort(key=lambda each: -each[2])
     terminal.table(
         ("TOPIC", "PARTITION", "BROKER", "SIZE"),
-        [(*where, node_id, text.size(size)) for node_id, where, size in replicas[: options.top]],
+        [(*where, node_id, text.size(count)) for node_id, where, count in replicas[: options.top]],
     )
     return 0
+
+
+def _largest(row: LogDir, count_max: int) -> list[tuple[TopicPartition, int]]:
+    sizes = [(where, replica.size_bytes) for where, replica in row.replicas.items()]
+    return sorted(sizes, key=lambda each: (-each[1], each[0]))[:count_max]
+
+
+def _used_bytes(row: LogDir) -> int:
+    return sum(replica.size_bytes for replica in row.replicas.values())
+
+
+def _directory_row(node_id: int, row: LogDir) -> tuple[object, ...]:
+    sizes = (_used_bytes(row), row.usable_bytes, row.total_bytes)
+    state = "offline" if row.error else "ok"
+    return (node_id, row.path, len(row.replicas), *(text.size(each) for each in sizes), state)
+
+
+def _directory_item(
+    node_id: int, row: LogDir, largest: Sequence[tuple[TopicPartition, int]]
+) -> dict[str, object]:
+    return {
+        "broker": node_id,
+        "path": row.path,
+        "replicas": len(row.replicas),
+        "size_bytes": int64(_used_bytes(row)),
+        "usable_bytes": int64(row.usable_bytes) if row.usable_bytes >= 0 else None,
+        "total_bytes": int64(row.total_bytes) if row.total_bytes >= 0 else None,
+        "largest": [
+            {"topic": where.topic, "partition": where.partition, "size_bytes": int64(size_bytes)}
+            for where, size_bytes in largest
+        ],
+    }
 
 
 async def api_versions(context: Context) -> int:
