@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from broker.bench.gateway import gateway_batch, gateway_put
 from broker.bench.measure import Measure, Row, percentile
 from broker.bench.running import (
     Options,
@@ -136,4 +137,6 @@ SCENARIOS: Final = (
     Scenario(
         "open-partitions", "start with 1,000 partitions", open_partitions, needs_own_broker=True
     ),
+    Scenario("gateway-put", "HTTP gateway: single puts for a core second", gateway_put),
+    Scenario("gateway-batch", "HTTP gateway: puts of 500 for a core second", gateway_batch),
 )
