@@ -159,12 +159,13 @@ def record(
 
 
 def bounded(value: Json) -> Any:
-    """The value as the audit keeps it: JSON without NUL characters; what is too long is cut to text
+    """The value as the audit keeps it: JSON without NUL characters and halves of surrogate pairs; what is too long is cut to text
     and says so.
     """
     if value is None:
         return None
-    text = json.dumps(value, default=str, ensure_ascii=True).replace("\\u0000", "\\ufffd")
+    written = json.dumps(value, default=str, ensure_ascii=False).replace("\\u0000", "\\ufffd")
+    text = written.encode("utf-8", "replace").decode()
     if len(text) > JSON_LENGTH_MAX:
         return {"cut": True, "length": len(text), "beginning": text[: JSON_LENGTH_MAX // 2]}
     return json.loads(text)
