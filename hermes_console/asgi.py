@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
+from channels.sessions import SessionMiddlewareStack
 from django.core.asgi import get_asgi_application
 from django.urls import path
 
@@ -36,7 +36,8 @@ application = ProtocolTypeRouter(
     {
         "http": django_application,
         "websocket": SameOriginOnly(
-            AuthMiddlewareStack(
+            # The consumer reads the account itself, and again while the socket lives.
+            SessionMiddlewareStack(
                 URLRouter([path("ws/live", LiveConsumer.as_asgi(live_views=LIVE_VIEWS))])
             )
         ),

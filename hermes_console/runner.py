@@ -39,6 +39,8 @@ WEBSOCKET_FRAME_BYTES_MAX: Final = 16_384
 WEBSOCKET_MESSAGE_BYTES_MAX: Final = 8 * 1024 * 1024
 """Of what the console sends, too: a page of groups with long names."""
 HTTP_TIMEOUT_S: Final = 120
+HANDSHAKE_S_MAX: Final = 30
+"""Of a websocket: after a restart all browsers come at once."""
 
 log = logging.getLogger(__name__)
 reactor: Any = twisted_reactor
@@ -78,6 +80,7 @@ class ConsoleServer:
             endpoints=[f"tcp:port={self._port}:interface={host.replace(':', chr(92) + ':')}"],
             signal_handlers=False,
             http_timeout=HTTP_TIMEOUT_S,
+            websocket_handshake_timeout=HANDSHAKE_S_MAX,
             websocket_max_message_size=WEBSOCKET_MESSAGE_BYTES_MAX,
             websocket_max_frame_size=WEBSOCKET_FRAME_BYTES_MAX,
             server_name="hermesmq",

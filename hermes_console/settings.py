@@ -95,6 +95,8 @@ def _sqlite(name: str) -> dict[str, Any]:
     return {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": ENVIRONMENT.console_directory / name,
+        # Opening a file anew for each request costs more than most requests ask of it.
+        "CONN_MAX_AGE": 60,
         "OPTIONS": {
             "transaction_mode": "IMMEDIATE",
             "timeout": 10,

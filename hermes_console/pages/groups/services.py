@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Mapping
 from typing import Any, Final
@@ -30,6 +31,7 @@ from hermes_console.spans import SPANS, Line, Span, chart_lines, chart_points, r
 
 SPARKLINE_SPAN_S: Final = 900
 SPARKLINE_STEP_S: Final = 15
+TWIN_EVERY_S: Final = 5
 PARTITIONS_PER_PAGE: Final = 100
 MEMBERS_SHOWN_MAX: Final = 200
 CHART_LINES: Final = chart_lines(
@@ -94,7 +96,7 @@ def detail_context(
         "span": span,
         "spans": SPANS,
         "series": CHART_LINES,
-        "twin": _history(cluster, detail.summary.name, span, span.step_s),
+        "twin": _twin(cluster, detail.summary.name, span),
     }
 
 
@@ -124,6 +126,17 @@ def render_live_group(
 def lag_points(cluster: Cluster, group: str, span: Span) -> list[list[Any]]:
     """[at_s, lag, seconds behind], oldest first."""
     return chart_points(_history(cluster, group, span, None))
+
+
+def _twin(cluster: Cluster, group: str, span: Span) -> list[LagPoint]:
+    """The table beside the chart, looked up once per TWIN_EVERY_S for all who watch the group."""
+    digest = hashlib.sha256(group.encode("utf-8", "surrogatepass")).hexdigest()
+    key = f"twin:{cluster.pk}:{digest}:{span.key}:{int(time.time()) // TWIN_EVERY_S}"
+    found: list[LagPoint] | None = cache.get(key)
+    if found is None:
+        found = _history(cluster, group, span, span.step_s)
+        cache.set(key, found, TWIN_EVERY_S)
+    return found
 
 
 def _history(cluster: Cluster, group: str, span: Span, step_s: int | None) -> list[LagPoint]:

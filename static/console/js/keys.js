@@ -81,7 +81,8 @@ function makePalette() {
   const status = element("p", { class: "palette-status quiet", role: "status" });
   const dialog = element("dialog", { class: "palette", "aria-label": "Command palette" }, input, list, status);
   document.body.append(dialog);
-  const state = { entries: [], chosen: 0, asked: 0, timer: 0 };
+  // isWaiting: what is shown answers an older text; Enter then waits for the newest answer.
+  const state = { entries: [], chosen: 0, asked: 0, timer: 0, isWaiting: false, goesThen: false };
 
   function show() {
     list.replaceChildren(...state.entries.map((entry, index) => {
@@ -112,7 +113,10 @@ function makePalette() {
       status.textContent = `The search failed (${error.message}).`;
     }
     state.chosen = 0;
+    state.isWaiting = false;
     show();
+    if (state.goesThen && state.entries[0]) go(state.entries[0]);
+    state.goesThen = false;
   }
 
   function go(entry) {
@@ -129,13 +133,16 @@ function makePalette() {
 
   input.addEventListener("input", () => {
     clearTimeout(state.timer);
+    state.isWaiting = true;
+    state.goesThen = false;
     state.timer = setTimeout(ask, WAIT_MS);
   });
   input.addEventListener("keydown", (event) => {
     if (event.key === "ArrowDown") move(1);
     else if (event.key === "ArrowUp") move(-1);
     else if (event.key === "Enter" && !event.isComposing) {
-      if (state.entries[state.chosen]) go(state.entries[state.chosen]);
+      if (state.isWaiting) state.goesThen = true;
+      else if (state.entries[state.chosen]) go(state.entries[state.chosen]);
     } else return;
     event.preventDefault();
   });
@@ -145,7 +152,7 @@ function makePalette() {
   return {
     open() {
       input.value = "";
-      state.entries = [];
+      Object.assign(state, { entries: [], isWaiting: true, goesThen: false });
       show();
       dialog.showModal();
       ask();
