@@ -7,6 +7,7 @@ once per CATALOGUE_S_MAX and process, and anew after every act of this process (
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import Counter, OrderedDict
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from broker.client.blocking import TopicView
+from broker.client.blocking import ClientError, TopicView
 from hermes_console.clusters import Cluster
 from hermes_console.connect import client_for
 from hermes_console.samples.snapshot import NEEDS_ATTENTION, ClusterSnapshot, GroupSummary
@@ -24,7 +25,9 @@ CATALOGUE_S_MAX: Final = 5.0
 CATALOGUES_MAX: Final = 32
 
 _kept: OrderedDict[tuple[int, str], Catalogue] = OrderedDict()
+_reading: set[tuple[int, str]] = set()
 _lock = threading.Lock()
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,33 @@ def read_catalogue(cluster: Cluster, *, age_s_max: float = CATALOGUE_S_MAX) -> C
         while len(_kept) > CATALOGUES_MAX:
             _kept.popitem(last=False)
     return found
+
+
+def known_catalogue(cluster: Cluster, *, age_s_max: float) -> Catalogue | None:
+    """What is known already, without waiting; when that is older than `age_s_max`, a thread of its
+    own reads it anew for the next caller. None before the first one is read.
+    """
+    key = (cluster.pk, cluster.bootstrap_address)
+    with _lock:
+        known = _kept.get(key)
+        is_due = known is None or time.monotonic() - known.at_s > age_s_max
+        if is_due and key not in _reading and len(_reading) < CATALOGUES_MAX:
+            _reading.add(key)
+            name = f"catalogue-{cluster.name}"
+            threading.Thread(
+                target=_read_aside, args=(cluster, key), name=name, daemon=True
+            ).start()
+    return known
+
+
+def _read_aside(cluster: Cluster, key: tuple[int, str]) -> None:
+    try:
+        read_catalogue(cluster, age_s_max=0)
+    except ClientError:
+        log.info("the topics of cluster %s could not be read", cluster.name)
+    finally:
+        with _lock:
+            _reading.discard(key)
 
 
 def make_catalogue(at_s: float, topics: Iterable[TopicView]) -> Catalogue:

@@ -12,10 +12,9 @@ from typing import Any, Final
 
 from django.template.loader import render_to_string
 
-from broker.client.blocking import ClientError
 from hermes_console.clusters import Cluster
 from hermes_console.content import LiveContent
-from hermes_console.operations.topics_catalogue import TopicEntry, read_catalogue
+from hermes_console.operations.topics_catalogue import TopicEntry, known_catalogue
 from hermes_console.samples.read import ThroughputPoint, cluster_history
 from hermes_console.samples.snapshot import (
     NEEDS_ATTENTION,
@@ -100,14 +99,13 @@ def smooth_rates(cluster: Cluster, snapshot: ClusterSnapshot) -> Rates:
 
 
 def ailing_topics(cluster: Cluster, snapshot: ClusterSnapshot | None) -> list[TopicEntry]:
-    """Topics with partitions that have no leader or lack replicas; [] while nobody can be asked."""
+    """Topics with partitions that have no leader or lack replicas; [] while that is not known: the
+    page never waits for it.
+    """
     if snapshot is None or snapshot.trouble:
         return []
-    try:
-        entries = read_catalogue(cluster, age_s_max=CATALOGUE_S_MAX).entries
-    except ClientError:
-        return []  # the next sample says so in the banner
-    return [one for one in entries if one.trouble]
+    known = known_catalogue(cluster, age_s_max=CATALOGUE_S_MAX)
+    return [one for one in known.entries if one.trouble] if known else []
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
