@@ -19,7 +19,7 @@ from tests.support.broker_process import BrokerProcess
 from tests.support.wire_client import WireClient
 
 VERSIONS = range(1, 11)
-LATEST, EARLIEST, MAX_TIMESTAMP, LOCAL, TIERED = -1, -2, -3, -4, -5
+LATEST, EARLIEST, MAX_TIMESTAMP, LOCAL, TIERED, PENDING = -1, -2, -3, -4, -5, -6
 STAMPS = [
     [5_000, 3_000, 9_000],
     [4_000],
@@ -57,7 +57,7 @@ def ask(
     topic: str,
     timestamp: int,
     *,
-    version: int = 10,
+    version: int = 11,
     partition: int = 0,
     epoch: int = -1,
     isolation_level: int = 0,
@@ -101,7 +101,7 @@ def test_named_places(client: WireClient, isolation_level: int) -> None:
     assert find(LATEST) == (0, -1, 10)
     assert find(EARLIEST) == (0, -1, 0)
     assert find(LOCAL) == (0, -1, 0)
-    assert find(TIERED) == (0, -1, -1)
+    assert find(TIERED) == find(PENDING) == (0, -1, -1)
     assert find(MAX_TIMESTAMP) == (0, 12_000, 7)
     assert find(LATEST, partition=1) == (0, -1, 0)
     assert find(MAX_TIMESTAMP, partition=1) == (0, -1, -1)
@@ -109,7 +109,7 @@ def test_named_places(client: WireClient, isolation_level: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("timestamp", "first_version"), [(MAX_TIMESTAMP, 7), (LOCAL, 8), (TIERED, 9)]
+    ("timestamp", "first_version"), [(MAX_TIMESTAMP, 7), (LOCAL, 8), (TIERED, 9), (PENDING, 11)]
 )
 def test_a_place_has_a_meaning_from_its_version_on(
     client: WireClient, timestamp: int, first_version: int
@@ -117,7 +117,7 @@ def test_a_place_has_a_meaning_from_its_version_on(
     for version in VERSIONS:
         expected = 0 if version >= first_version else ErrorCode.UNSUPPORTED_VERSION
         assert ask(client, "plain", timestamp, version=version).error_code == expected
-    for unknown in (-6, -7, -(2**63)):
+    for unknown in (-7, -(2**63)):
         found = ask(client, "plain", unknown)
         assert (found.error_code, found.offset) == (ErrorCode.UNSUPPORTED_VERSION, -1)
 

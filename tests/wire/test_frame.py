@@ -95,7 +95,7 @@ def test_broken_response_header_is_malformed(response: bytes) -> None:
 
 def test_advertised_ranges_are_those_of_the_plan() -> None:
     assert {row.name: (row.min_version, row.max_version) for row in APIS.values()} == {
-        "Produce": (0, 11), "Fetch": (4, 17), "ListOffsets": (1, 10), "Metadata": (0, 13),
+        "Produce": (0, 11), "Fetch": (4, 17), "ListOffsets": (1, 11), "Metadata": (0, 13),
         "OffsetCommit": (2, 9), "OffsetFetch": (1, 9), "FindCoordinator": (0, 6),
         "JoinGroup": (0, 9),
         "Heartbeat": (0, 4), "LeaveGroup": (0, 5), "SyncGroup": (0, 5), "DescribeGroups": (0, 6),

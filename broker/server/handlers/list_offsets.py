@@ -8,6 +8,7 @@
 | -3 max      | 7            | the record with the largest timestamp (KIP-734)                    |
 | -4 local    | 8            | as -2: nothing is kept elsewhere                                   |
 | -5 tiered   | 9            | offset -1: nothing is kept elsewhere                               |
+| -6 pending  | 11           | offset -1: nothing waits to be moved elsewhere (KIP-1023)          |
 
 Any other negative timestamp, or one before its version: UNSUPPORTED_VERSION. A partition that is
 asked for twice: INVALID_REQUEST, both times.
@@ -42,12 +43,14 @@ EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
 NAMED_FROM: Final = {
     LATEST: 1,
     EARLIEST: 1,
     MAX_TIMESTAMP: 7,
     EARLIEST_LOCAL: 8,
     LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
 }
 """The version from which each negative timestamp has a meaning."""
 
@@ -113,7 +116,7 @@ async def _find(broker: Broker, partition: Partition, timestamp: int) -> Timesta
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start = log.log_start_offset
         return TimestampedOffset(start, NO_TIMESTAMP, log.epoch_at(start))
-    if timestamp == LATEST_TIERED:
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return _NOWHERE
     try:
         if timestamp == MAX_TIMESTAMP:

@@ -26,7 +26,7 @@ class ListOffsetsTopic:
     partitions: list[ListOffsetsPartition] = array(ListOffsetsPartition)
 
 
-@message(api_key=2, direction="request", versions="1-10", flexible="6+")
+@message(api_key=2, direction="request", versions="1-11", flexible="6+")
 class ListOffsetsRequest:
     """Questions of one isolation level; `replica_id` is -1 for consumers."""
 
@@ -55,7 +55,7 @@ class ListOffsetsTopicResponse:
     partitions: list[ListOffsetsPartitionResponse] = array(ListOffsetsPartitionResponse)
 
 
-@message(api_key=2, direction="response", versions="1-10", flexible="6+")
+@message(api_key=2, direction="response", versions="1-11", flexible="6+")
 class ListOffsetsResponse:
     """Answers in the order of the questions."""
 
