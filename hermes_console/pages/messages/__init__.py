@@ -1,0 +1,1 @@
+"""Messages of a topic: browse, one message, produce, export, search."""
