@@ -81,7 +81,9 @@ def _compress_snappy(payload: Buffer) -> bytes:
 
 
 def _compress_lz4(payload: Buffer) -> bytes:
-    framed: bytes = lz4.frame.compress(payload)
+    # Java's clients and broker refuse frames whose blocks build on each other (LZ4 frame format,
+    # "Block Independence flag"; KafkaLZ4BlockInputStream).
+    framed: bytes = lz4.frame.compress(payload, block_linked=False)
     return framed
 
 

@@ -53,6 +53,17 @@ def test_lines_have_keys_that_land_where_java_puts_them(
     assert all(murmur2_partition(row.key or b"", 2) == row.partition for row in rows)
 
 
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_every_compression_is_understood_in_batches_of_many_blocks(
+    run_process: Run, topic: str, codec: str
+) -> None:
+    lines = [f"{number} {'abcdefgh' * 120}" for number in range(500)]
+    sent = run_process("produce", topic, "-p", "0", "-z", codec, stdin="\n".join(lines))
+    assert (sent.code, "500 records stored" in sent.err) == (0, True)
+    read = run_process("consume", f"{topic}:0", "--exit")
+    assert read.out.splitlines() == lines
+
+
 def test_null_and_empty_are_told_apart(
     run_process: Run, client: BlockingClient, topic: str
 ) -> None:

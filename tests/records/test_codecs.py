@@ -168,3 +168,10 @@ def test_a_random_payload_under_a_good_header_yields_records_or_a_refusal(
 def test_a_partial_last_batch_is_left_out() -> None:
     batch = build_batch([(b"k", b"v")], timestamp_ms=0)
     assert [bytes(one) for one in iterate_batches(bytes(batch) * 2 + batch[:-1])] == [batch, batch]
+
+
+def test_lz4_blocks_are_independent_as_java_demands() -> None:
+    """A frame of several blocks: Java reads none whose blocks need the one before."""
+    block_independence_bit = 0x20
+    framed = compress(CODECS.index("lz4"), bytes(range(256)) * 2000)
+    assert framed[4] & block_independence_bit
