@@ -221,7 +221,7 @@ async def test_reduced_motion_stops_what_moves(page: Page) -> None:
 PAGES = {
     "group-reset": "{group}/reset?to=shift&shift=-30&topic={topic}",
     "group-delete": "{group}/delete",
-    "group-create": "create?name=settlement&to=earliest&topic={topic}",
+    "group-create": "create?name=new-settlement&to=earliest&topic={topic}",
     "group-operator": "{group}/",
     "times": "/times",
 }
@@ -267,7 +267,9 @@ async def test_palette_and_keys_look_right_in_both_themes(page: Page, screenshot
         await expect(page.locator("dialog.palette [role=option]").first).to_be_visible()
         await page.screenshot(path=screenshots / f"palette-{theme}.png")
         await page.keyboard.press("Escape")
+        await expect(page.locator("dialog.palette")).to_be_hidden()
         await page.keyboard.press("?")
+        await expect(page.get_by_role("dialog", name="Keyboard")).to_be_visible()
         found = await Axe().run(page)
         await page.screenshot(path=screenshots / f"keys-{theme}.png")
         assert [one["id"] for one in found.response["violations"]] == []

@@ -225,7 +225,7 @@ def test_attention_goes_by_verdict_then_by_time_then_by_lag() -> None:
 
 @pytest.mark.parametrize(
     ("now_s", "busy_s", "next_s"),
-    [(100.25, 0.0, 101), (100.25, 0.05, 101), (100.25, 0.5, 103), (100.9, 0.03, 102)],
+    [(100.25, 0.0, 101), (100.25, 0.05, 101), (100.25, 0.5, 104), (100.9, 0.03, 102)],
 )
 def test_next_look_is_at_a_full_second_after_the_rest_that_bounds_the_load(
     now_s: float, busy_s: float, next_s: float
