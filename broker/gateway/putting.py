@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from broker.client.cluster import Cluster, TopicView
-from broker.client.failure import ClientError
+from broker.client.failure import BrokerRefusal, ClientError
 from broker.client.partitioner import StickyPartitioner, murmur2_partition
 from broker.config.gateway import GatewaySettings
+from broker.errors import ErrorCode
 from broker.gateway.ids import id_key
 from broker.gateway.lane import Answer, Call, Outcome, Put
 from broker.gateway.ledger import Ledger
@@ -27,6 +28,10 @@ from broker.model import TopicPartition, format_uuid
 
 STICKY_BYTES: Final = 16_384
 SWEEP_S: Final = 0.1
+NEW_TOPIC_S: Final = 0.25
+_NEW_TOPIC: Final = frozenset(
+    {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE}
+)
 GRACE_MS: Final = 300
 """The sender fails first what is surely not stored."""
 
@@ -205,7 +210,7 @@ async def find_topic(cluster: Cluster, settings: GatewaySettings, name: str) -> 
         detail = f"topic {name!r} keeps the ids of this gateway: take another one"
         return Problem("TOPIC_NOT_ALLOWED", detail, field="topic")
     try:
-        view = await cluster.topic(name)
+        view = await _look_twice(cluster, name)
     except ClientError as error:
         return problem_of(error, f"topic {name!r}", field="topic")
     if view.is_internal:
@@ -214,3 +219,14 @@ async def find_topic(cluster: Cluster, settings: GatewaySettings, name: str) -> 
     if not view.partitions:
         return Problem("LEADER_NOT_AVAILABLE", f"topic {name!r} has no partitions yet")
     return view
+
+
+async def _look_twice(cluster: Cluster, name: str) -> TopicView:
+    """The topic; one that was created a moment ago may not be known to every broker yet."""
+    try:
+        return await cluster.topic(name)
+    except BrokerRefusal as error:
+        if error.code not in _NEW_TOPIC:
+            raise
+    await asyncio.sleep(NEW_TOPIC_S)
+    return await cluster.topic(name)

@@ -130,6 +130,15 @@ def test_killed_brokers_and_repeats_under_load_store_every_id_once(
     assert len(stored) == 320
 
 
+def test_too_few_replicas_in_sync_is_replica_lagging(broker: BrokerProcess, tmp_path: Path) -> None:
+    create_topic(broker.bootstrap, "copies", min_insync_replicas="2")
+    with GatewayProcess(tmp_path / "gateway", broker.bootstrap) as gateway:
+        reply = gateway.put("copies", messageId="m")
+        assert (reply.status, reply.json["code"]) == (503, "REPLICA_LAGGING")
+        assert int(reply.headers["Retry-After"]) == reply.json["retryAfterSeconds"] > 0
+        assert gateway.put("copies", messageId="m", ackMode="1").status == 200
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 48 MiB of its own."""

@@ -341,13 +341,3 @@ def test_a_message_that_the_topic_does_not_take_is_refused_alone(
     codes = [row.get("problem", {}).get("code") for row in reply.json["results"]]
     assert codes == [None, "MESSAGE_TOO_LARGE", None]
     assert len(read_all(bootstrap, topic)) == 2
-
-
-def test_too_few_replicas_in_sync_is_replica_lagging(
-    gateway: GatewayProcess, new_topic: NewTopic
-) -> None:
-    topic = new_topic(min_insync_replicas="2")
-    reply = gateway.put(topic, messageId="m")
-    assert (reply.status, reply.json["code"]) == (503, "REPLICA_LAGGING")
-    assert int(reply.headers["Retry-After"]) == reply.json["retryAfterSeconds"] > 0
-    assert gateway.put(topic, messageId="m", ackMode="1").status == 200
