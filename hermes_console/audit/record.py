@@ -159,8 +159,8 @@ def record(
 
 
 def bounded(value: Json) -> Any:
-    """The value as the audit keeps it: JSON without NUL characters and halves of surrogate pairs; what is too long is cut to text
-    and says so.
+    """The value as the audit keeps it: JSON without NUL characters and halves of surrogate pairs;
+    what is too long is cut to text and says so.
     """
     if value is None:
         return None
