@@ -26,7 +26,7 @@ from tests.console.kafka_world import World, wait_until
 from tests.console.test_topics import send, words_of
 from tests.support.broker_process import BrokerProcess
 
-pytestmark = [pytest.mark.django_db(databases=("default", "samples")), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.django_db(databases="__all__"), pytest.mark.timeout(180)]
 API = "/api/admin/v1/clusters/local/brokers"
 PAGE = "/clusters/local/brokers"
 LIVE = "log.retention.ms"
