@@ -108,11 +108,7 @@ def read_browse(parameters: Mapping[str, str], zone: tzinfo) -> BrowseForm:
         at_ms = _required(
             problems, "time", form.time, "Enter a time.", lambda text: read_time(text, zone)
         )
-    records = _checked(problems, "n", parameters.get("n", ""), RECORDS_DEFAULT, read_number)
-    form.records = min(max(1, records or 1), RECORDS_MAX)
-    budget = Budget(records=form.records)
-    mib = _checked(problems, "mb", form.mib, budget.bytes // MIB, read_number)
-    seconds = _checked(problems, "s", form.seconds, int(budget.seconds), read_number)
+    budget = _budget(form, parameters.get("n", ""))
     key = None
     if form.key_as not in {Encoding.TEXT, Encoding.HEX, Encoding.BASE64}:
         problems["key"] = "A key is entered as text, hex or base64."
@@ -129,9 +125,19 @@ def read_browse(parameters: Mapping[str, str], zone: tzinfo) -> BrowseForm:
         key=key,
         is_everywhere=form.is_everywhere,
         cursor=cursor,
-        budget=Budget(form.records, (mib or 1) * MIB, seconds or 1).bounded(),
+        budget=budget,
     )
     return form
+
+
+def _budget(form: BrowseForm, records_text: str) -> Budget:
+    """The budget asked for, within what the server allows; the form keeps its messages."""
+    default = Budget()
+    records = _checked(form.problems, "n", records_text, default.records, read_number)
+    mib = _checked(form.problems, "mb", form.mib, default.bytes // MIB, read_number)
+    seconds = _checked(form.problems, "s", form.seconds, int(default.seconds), read_number)
+    form.records = min(max(1, records), RECORDS_MAX)
+    return Budget(form.records, max(1, mib) * MIB, max(1, seconds)).bounded()
 
 
 def read_number(text: str) -> int:

@@ -1,4 +1,4 @@
-"""Messages of a topic: browse, one message, produce, export, searches."""
+"""Addresses of messages: topics to choose from, a topic's messages, one of them, searches."""
 
 from __future__ import annotations
 
