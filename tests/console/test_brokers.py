@@ -23,7 +23,7 @@ from hermes_console.operations.broker_metrics import (
 )
 from hermes_console.operations.topics_catalogue import forget_catalogue
 from tests.console.kafka_world import World, wait_until
-from tests.console.test_topics import send, words_of
+from tests.console.topic_pages import fields_in, send, text_of, words_of
 from tests.support.broker_process import BrokerProcess
 
 pytestmark = [pytest.mark.django_db(databases="__all__"), pytest.mark.timeout(180)]
@@ -165,8 +165,6 @@ def test_setting_of_one_broker_is_taken_away_in_the_form(signed_in: Client, loca
     )
     form = signed_in.get(f"{PAGE}/{broker_id}/settings")
     assert "Take this value away" in words_of(form)
-    from tests.console.test_topics import fields_in, text_of
-
     etag_field = text_of(form).split('name="etag" value="')[1].split('"')[0]
     review = signed_in.post(
         f"{PAGE}/{broker_id}/settings",

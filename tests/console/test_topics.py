@@ -4,31 +4,26 @@ records; and what is refused.
 
 from __future__ import annotations
 
-import html
-import json
-import os
 import re
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.core.cache import cache
 from django.test import Client
 
 from hermes_console.accounts.models import User
 from hermes_console.accounts.rights import Role
 from hermes_console.audit.models import AuditEvent, Outcome
-from hermes_console.clusters import Cluster, ClusterKind
+from hermes_console.clusters import Cluster
 from hermes_console.connect import client_for
 from hermes_console.operations.topics_catalogue import forget_catalogue
 from hermes_console.samples.store import SampleStore
 from tests.console.conftest import group, snapshot_of
 from tests.console.kafka_world import World, new_name, running_cluster
+from tests.console.topic_pages import API, PAGE, fields_in, point_at, send, text_of, words_of
 
 pytestmark = [pytest.mark.django_db(databases="__all__"), pytest.mark.timeout(180)]
-API = "/api/admin/v1/clusters/local/topics"
-PAGE = "/clusters/local/topics"
 HOSTILE = (
     "<script>alert(1)</script>",
     "a\r\nSet-Cookie: x=1",
@@ -49,12 +44,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 @pytest.fixture
 def local(cluster: Cluster, world: World) -> Cluster:
-    cluster.bootstrap_address = world.bootstrap
-    is_foreign = bool(os.environ.get("CONSOLE_TEST_BOOTSTRAP"))
-    cluster.kind = ClusterKind.KAFKA if is_foreign else ClusterKind.OURS
-    cluster.save()
-    forget_catalogue(cluster)
-    return cluster
+    return point_at(cluster, world.bootstrap)
 
 
 @pytest.fixture
@@ -64,31 +54,10 @@ def viewer(local: Cluster) -> Client:
     return client
 
 
-def text_of(answer: Any) -> str:
-    return re.sub(r"\s+", " ", html.unescape(answer.content.decode()))
-
-
-def words_of(answer: Any) -> str:
-    """The page's text without its tags."""
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", text_of(answer)))
-
-
-def send(client: Client, method: str, path: str, body: object = None, **headers: str) -> Any:
-    data = "" if body is None else json.dumps(body)
-    return client.generic(method, path, data, content_type="application/json", headers=headers)
-
-
 def config_of(client: Client, topic: str) -> tuple[dict[str, dict[str, Any]], str]:
     answer = client.get(f"{API}/{topic}/config")
     assert answer.status_code == 200, answer.json()
     return {one["name"]: one for one in answer.json()["settings"]}, answer["ETag"]
-
-
-def fields_in(answer: Any) -> dict[str, str]:
-    """The hidden fields of the page's last form that posts."""
-    form = answer.content.decode().split('<form class="actions"')[-1]
-    found = re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)"', form)
-    return {name: html.unescape(value) for name, value in found}
 
 
 # Create
@@ -396,111 +365,6 @@ def test_records_before_an_offset_and_what_is_out_of_range(
     assert forged.status_code == 422
 
 
-# The list
-
-
-def test_list_is_filtered_ordered_and_paged_on_the_server(
-    signed_in: Client, local: Cluster, world: World
-) -> None:
-    prefix = new_name("many")
-    client = client_for(local)
-    for number in range(60):
-        client.create_topic(f"{prefix}-{number:02}", partition_count=1 + (number == 7))
-    forget_catalogue(local)
-    page = text_of(signed_in.get(f"{PAGE}/", {"q": prefix.upper()}))
-    assert f"{prefix}-49" in page
-    assert f"{prefix}-50" not in page
-    assert "page 1 of 2" in page
-    second = text_of(signed_in.get(f"{PAGE}/", {"q": prefix, "page": "2"}))
-    assert f"{prefix}-59" in second
-    ordered = text_of(signed_in.get(f"{PAGE}/", {"q": prefix, "sort": "partitions"}))
-    assert re.search(r'<tr data-key="([^"]+)"', ordered)[1] == f"{prefix}-07"  # type: ignore[index]
-    first = signed_in.get(API, {"q": prefix, "limit": "25"}).json()
-    names = [one["name"] for one in first["topics"]]
-    rest = signed_in.get(API, {"q": prefix, "limit": "200", "cursor": first["next_cursor"]}).json()
-    names += [one["name"] for one in rest["topics"]]
-    assert names == [f"{prefix}-{number:02}" for number in range(60)]
-    assert rest["next_cursor"] is None
-    assert signed_in.get(API, {"cursor": "!"}).status_code == 400
-    piece = signed_in.get(f"{PAGE}/", {"q": prefix}, headers={"HX-Request": "true"})
-    assert "<html" not in piece.content.decode()
-
-
-def test_row_shows_size_rate_retention_and_readers_with_their_lag(
-    signed_in: Client, local: Cluster, world: World
-) -> None:
-    topic = world.topic(2, 50, config={"retention.ms": "7200000", "retention.bytes": "1048576"})
-    producer_now(world, topic, 120)
-    SampleStore(local.pk).write(
-        snapshot_of(group("settlement", lag=18_230, topics=(topic,))), details_of(topic, 18_230)
-    )
-    row = signed_in.get(API, {"q": topic}).json()["topics"][0]
-    assert int(row["size_bytes"]) > 1_000
-    assert row["messages_in_per_second"] == pytest.approx(2.0)
-    assert row["groups"] == [
-        {
-            "name": "settlement",
-            "state": "Stable",
-            "verdict": "fine",
-            "lag": "18230",
-            "lag_seconds": 1823.0,
-            "member_count": 1,
-        }
-    ]
-    page = words_of(signed_in.get(f"{PAGE}/", {"q": topic}))
-    assert "2 h or 1.0 MiB a partition" in page
-    assert "settlement lag 18,230" in page
-
-
-def producer_now(world: World, topic: str, count: int) -> None:
-    client_settings = {"bootstrap.servers": world.bootstrap}
-    from confluent_kafka import Producer
-
-    producer = Producer(client_settings)
-    for number in range(count):
-        producer.produce(topic, b"%d" % number, partition=0)
-    assert producer.flush(30) == 0
-
-
-def details_of(topic: str, lag: int) -> list[Any]:
-    from hermes_console.samples.snapshot import GroupDetail, MemberSnapshot
-    from tests.console.conftest import partition
-
-    return [
-        GroupDetail(
-            group("settlement", lag=lag, topics=(topic,)),
-            (partition(0, lag=lag, topic=topic),),
-            (MemberSnapshot("m-1", "", "app", "10.0.0.1", 1),),
-        )
-    ]
-
-
-def test_list_asks_the_cluster_about_visible_rows_only(
-    signed_in: Client, local: Cluster, world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cache.clear()
-    client = client_for(local)
-    asked: list[int] = []
-    configs, offsets = client.topic_configs, client.offsets
-    monkeypatch.setattr(
-        client, "topic_configs", lambda names: asked.append(len(list(names))) or configs(names)
-    )
-    monkeypatch.setattr(
-        client,
-        "offsets",
-        lambda wanted: asked.append(len({one.topic for one in wanted})) or offsets(wanted),
-    )
-    for number in range(60):
-        client.create_topic(new_name(f"visible-{number}"), partition_count=1)
-    forget_catalogue(local)
-    assert signed_in.get(f"{PAGE}/").status_code == 200
-    assert asked
-    assert max(asked) <= 50
-    calls = len(asked)
-    assert signed_in.get(f"{PAGE}/").status_code == 200
-    assert len(asked) == calls, "a second viewer of the same rows asks nothing"
-
-
 # Rights, addresses, outages
 
 
@@ -621,14 +485,3 @@ def test_cluster_that_does_not_answer_is_said_not_an_error(
     assert "The topics are not known now" in words_of(page)
     assert signed_in.get(f"{PAGE}/orders/").status_code in {502, 504}
     assert signed_in.get(API).status_code in {502, 504}
-
-
-def test_rates_come_from_the_log_itself(signed_in: Client, local: Cluster, world: World) -> None:
-    topic = world.topic(1, 0)
-    producer_now(world, topic, 300)
-    points = signed_in.get(f"{PAGE}/{topic}/rates", {"span": "15m"}).json()["points"]
-    assert len(points) == 30
-    assert sum(float(value) for _, value in points[:-2]) == 0
-    assert sum(float(value) * 30 for _, value in points) == pytest.approx(300, rel=0.02)
-    twin = signed_in.get(f"{PAGE}/{topic}/rates", headers={"HX-Request": "true"})
-    assert words_of(twin).count(":") >= 30
