@@ -15,19 +15,30 @@ from tests.conformance.clients import HERE, JAVA_TARGET
 from tests.support.broker_process import BrokerProcess
 
 BOOTSTRAP_VARIABLE = "HERMES_CONFORMANCE_BOOTSTRAP"
+SETTINGS = {
+    "node.id": 0,
+    "num.partitions": 4,
+    "group.min.session.timeout.ms": 1000,
+    "group.initial.rebalance.delay.ms": 0,
+}
+"""What the suites of other projects give the broker that they start (README.md)."""
 
 
 @pytest.fixture(scope="session")
-def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def bootstrap(
+    tmp_path_factory: pytest.TempPathFactory, free_port: Callable[[], int]
+) -> Iterator[str]:
     """A real broker process, or the one that HERMES_CONFORMANCE_BOOTSTRAP names."""
     build_drivers()
     elsewhere = os.environ.get(BOOTSTRAP_VARIABLE)
     if elsewhere:
         yield elsewhere
         return
-    with BrokerProcess(
-        tmp_path_factory.mktemp("conformance"), {"group.initial.rebalance.delay.ms": 0}
-    ) as broker:
+    port = free_port()
+    settings = {**SETTINGS, "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
+    broker = BrokerProcess(tmp_path_factory.mktemp("conformance"), settings)
+    broker.kafka_port = port
+    with broker:
         yield broker.bootstrap
 
 

@@ -18,7 +18,7 @@ from broker.wire.messages.list_offsets import (
 from tests.support.broker_process import BrokerProcess
 from tests.support.wire_client import WireClient
 
-VERSIONS = range(1, 11)
+VERSIONS = range(1, 12)
 LATEST, EARLIEST, MAX_TIMESTAMP, LOCAL, TIERED, PENDING = -1, -2, -3, -4, -5, -6
 STAMPS = [
     [5_000, 3_000, 9_000],
