@@ -30,7 +30,9 @@ class NotAllowed(PermissionDenied):
         elif actor.via == "token" and right in RIGHTS_OF[actor.role]:
             text = f"This token may not {meant}. Make one with that right, on your profile page."
         else:
-            roles = " or ".join(roles_with(right))
+            roles = " or ".join(
+                f"an {role}" if role == Role.OPERATOR else f"a {role}" for role in roles_with(right)
+            )
             text = (
                 f"{actor.name} is a {actor.role} and may not {meant}. "
                 f"An operator can make the account {roles} on the page Accounts."
