@@ -25,7 +25,7 @@ def murmur2(data: bytes) -> int:
     for (word,) in struct.iter_unpack("<I", data[:whole]):
         mixed = word * _MULTIPLIER & _MASK
         mixed ^= mixed >> _ROTATION
-        value = (value * _MULTIPLIER & _MASK) ^ (mixed * _MULTIPLIER & _MASK)
+        value = (value * _MULTIPLIER ^ mixed * _MULTIPLIER) & _MASK
     if size > whole:
         value ^= int.from_bytes(data[whole:], "little")
         value = value * _MULTIPLIER & _MASK

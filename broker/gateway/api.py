@@ -46,7 +46,7 @@ from broker.gateway.reading import (
 )
 from broker.gateway.server import Answer, problem_head
 from broker.headers import TRACEPARENT
-from broker.metrics import GatewayMetrics, Value
+from broker.metrics import Distribution, GatewayMetrics, Value
 from broker.model import INT32_MAX, INT64_MAX, TopicPartition, format_uuid
 from broker.ports import Clock, IdSource
 
@@ -108,10 +108,10 @@ class Api:
         self._ids = ids
         self._access_log = access_log
         self._request_bytes = 0
-        self._counts: dict[tuple[str, int], Value] = {}
+        self._counts: dict[tuple[str, int], tuple[Value, Distribution]] = {}
         self._openapi = json.dumps(openapi_document(settings)).encode()
 
-    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def handle(self, request: web.BaseRequest) -> Answer:
         """The answer to any request. Cancelled when the client leaves."""
         started_ms = self._clock.monotonic_ms()
         request_id, route, code = "", None, ""
@@ -154,14 +154,14 @@ class Api:
         return answer
 
     def _count(self, operation: str, status: int, seconds: float) -> None:
-        key = (operation, status)
-        child = self._counts.get(key)
-        if child is None:
-            child = self._counts[key] = self.metrics.requests_total.labels(
-                operation=operation, status=str(status)
+        children = self._counts.get((operation, status))
+        if children is None:
+            children = self._counts[operation, status] = (
+                self.metrics.requests_total.labels(operation=operation, status=str(status)),
+                self.metrics.request_duration_seconds.labels(operation=operation),
             )
-        child.add()
-        self.metrics.request_duration_seconds.observe(seconds, operation=operation)
+        children[0].value += 1
+        children[1].observe(seconds)
 
     def ready(self) -> Services:
         """Raises Problem while messages cannot be accepted."""
@@ -262,7 +262,8 @@ async def put_messages(api: Api, request: web.BaseRequest) -> Reply:
     (outcome,) = await services.putting.put((message,), ids)
     if type(outcome) is not Stored:
         raise outcome if isinstance(outcome, Problem) else _unknown(api, ids[0])
-    return Reply(202 if outcome.offset < 0 else 200, _stored(message.topic, ids[0], outcome))
+    text = _stored_text(message.topic, ids[0], outcome)
+    return Reply(202 if outcome.offset < 0 else 200, text.encode())
 
 
 async def _put_batch(
@@ -284,7 +285,7 @@ async def _put_batch(
     failed = 0
     for index, (sent, message_id, outcome) in enumerate(zip(messages, ids, outcomes, strict=True)):
         if type(outcome) is Stored and not isinstance(sent, Problem):
-            parts.append(_stored(sent.topic, message_id, outcome))
+            parts.append(_stored_text(sent.topic, message_id, outcome))
             continue
         refusal = outcome if isinstance(outcome, Problem) else _unknown(api, message_id)
         api.metrics.problems_total.add(1, code=refusal.kind.code)
@@ -293,10 +294,10 @@ async def _put_batch(
         if "field" in found and not isinstance(sent, Problem):
             found["field"] = f"messages[{index}].{found['field']}"
         item = {"messageId": message_id or _given_id(rows[index]), "problem": found}
-        parts.append(json.dumps(item).encode())
+        parts.append(json.dumps(item))
     counts = f'"stored":{len(parts) - failed},"failed":{failed}'
-    body = b'{"results":[' + b",".join(parts) + b"]," + counts.encode() + b"}"
-    return Reply(207 if failed else 200, body)
+    text = f'{{"results":[{",".join(parts)}],{counts}}}'
+    return Reply(207 if failed else 200, text.encode())
 
 
 def _given_id(row: Any) -> str | None:
@@ -305,16 +306,17 @@ def _given_id(row: Any) -> str | None:
     return given if type(given) is str else None
 
 
-def _stored(topic: str, message_id: str, answer: Stored) -> bytes:
+def _stored_text(topic: str, message_id: str, answer: Stored) -> str:
     """The document of an answer; a topic's name needs no escapes."""
-    offset = f'"{answer.offset}"' if answer.offset >= 0 else "null"
-    watermark = f'"{answer.high_watermark}"' if answer.high_watermark >= 0 else "null"
+    partition, at, seen, is_duplicate = answer
+    offset = f'"{at}"' if at >= 0 else "null"
+    watermark = f'"{seen}"' if seen >= 0 else "null"
     shown = f'"{message_id}"' if message_id.isalnum() else json.dumps(message_id)
     return (
-        f'{{"topic":"{topic}","partition":{answer.partition},"queueOffset":{offset},'
+        f'{{"topic":"{topic}","partition":{partition},"queueOffset":{offset},'
         f'"messageId":{shown},"highWatermark":{watermark},'
-        f'"duplicate":{"true" if answer.is_duplicate else "false"}}}'
-    ).encode()
+        f'"duplicate":{"true" if is_duplicate else "false"}}}'
+    )
 
 
 def _unknown(api: Api, message_id: str) -> Problem:

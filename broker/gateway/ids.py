@@ -99,10 +99,18 @@ class IdIndex:
         self._span_ms = window_ms / GENERATIONS
         self._generations: dict[int, dict[bytes, bytes]] = {}
         self._newest_first: list[dict[bytes, bytes]] = []
-        self._count = 0
+        self.count = 0
+        """Ids remembered."""
 
     def __len__(self) -> int:
-        return self._count
+        return self.count
+
+    def has(self, key: bytes) -> bool:
+        """Whether the id is known."""
+        for generation in self._newest_first:  # noqa: SIM110 - a generator costs more than all of it
+            if key in generation:
+                return True
+        return False
 
     def find(self, key: bytes) -> FirstAnswer | None:
         """The first answer, None for an id that is not known."""
@@ -117,7 +125,7 @@ class IdIndex:
         if any(key in each for each in self._newest_first):
             return
         self.generation(time_ms)[key] = _ANSWER.pack(*answer)
-        self._count += 1
+        self.count += 1
 
     def add_new(
         self, rows: Iterable[tuple[bytes, bytes, int, int]], partition: int, time_ms: float
@@ -128,7 +136,7 @@ class IdIndex:
         pack = _ANSWER.pack
         for key, digest, offset, high_watermark in rows:
             generation[key] = pack(partition, offset, high_watermark, digest)
-        self._count += len(generation) - before
+        self.count += len(generation) - before
 
     def generation(self, time_ms: float) -> dict[bytes, bytes]:
         """The ids of that time, key to packed answer; made when new."""
@@ -144,7 +152,7 @@ class IdIndex:
         """Forget the generations whose youngest id is past the window."""
         oldest = int((now_ms - self._window_ms) // self._span_ms)
         for number in [each for each in self._generations if each < oldest]:
-            self._count -= len(self._generations.pop(number))
+            self.count -= len(self._generations.pop(number))
         order = sorted(self._generations, reverse=True)
         self._newest_first = [self._generations[each] for each in order]
 

@@ -7,6 +7,7 @@ that a misspelt one is not lost in silence.
 from __future__ import annotations
 
 import binascii
+import functools
 import hashlib
 import json
 import re
@@ -30,6 +31,9 @@ BATCH_FIELDS: Final = ("messages", "topic", "ackMode")
 RESERVED: Final = frozenset({MESSAGE_ID.name, TRACEPARENT.name})
 
 DIGEST_BYTES: Final = 16
+TOPIC_LENGTH_MAX: Final = 249
+NAMES_KEPT: Final = 4_096
+"""Topics and header names whose check is remembered."""
 
 _ABSENT: Final = object()
 _ID_NAME: Final = MESSAGE_ID.name.encode()
@@ -118,9 +122,14 @@ def parse_topic(document: Mapping[str, Any]) -> str:
 
 def check_topic(topic: Any, field: str) -> str:
     """A name that a topic can have. Raises Problem."""
-    if type(topic) is not str or _TOPIC.match(topic) is None or topic in {".", ".."}:
+    if type(topic) is not str or len(topic) > TOPIC_LENGTH_MAX or not _is_topic(topic):
         raise _wrong(field, "must be 1 to 249 letters, digits, '.', '_' or '-'")
     return topic
+
+
+@functools.lru_cache(NAMES_KEPT)
+def _is_topic(topic: str) -> bool:
+    return _TOPIC.match(topic) is not None and topic not in {".", ".."}
 
 
 def parse_acks(value: Any, field: str) -> int:
@@ -201,20 +210,28 @@ def _parse_headers(headers: Any) -> tuple[list[bytes], bytes]:
     rows = []
     counted = []
     for name, value in headers.items():
-        encoded_name = check_text(name, "headers", HEADER_NAME_BYTES_MAX)
-        if name == MESSAGE_ID.name:
-            raise _wrong(f"headers.{name}", "give the id in the field messageId instead")
+        start = _header_start(name)
         if type(value) is not str:
             raise _wrong(f"headers.{name}", "must be a text")
         if not value.isprintable() and _LINE_BREAK.search(value):
             advice = "must hold no CR, LF or NUL: encode it, for example in base64"
             raise _wrong(f"headers.{name}", advice)
-        row = header_row(encoded_name, _text_bytes(value, "headers", HEADER_VALUE_BYTES_MAX))
+        encoded = _text_bytes(value, "headers", HEADER_VALUE_BYTES_MAX)
+        row = start + encode_length(len(encoded)) + encoded
         rows.append(row)
         if name not in RESERVED:
             counted.append(row)
     counted.sort()
     return rows, b"".join(counted)
+
+
+@functools.lru_cache(NAMES_KEPT)
+def _header_start(name: str) -> bytes:
+    """A header's name as a row begins with it; names repeat. Raises Problem."""
+    encoded = check_text(name, "headers", HEADER_NAME_BYTES_MAX)
+    if name == MESSAGE_ID.name:
+        raise _wrong(f"headers.{name}", "give the id in the field messageId instead")
+    return encode_length(len(encoded)) + encoded
 
 
 def _parse_body(document: Mapping[str, Any]) -> bytes | None:

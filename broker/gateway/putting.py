@@ -53,6 +53,7 @@ class Putting:
         self._ledger = ledger
         self._settings = settings
         self._metrics = metrics
+        self._ids_max = settings.dedup_ids_max
         self._sticky = StickyPartitioner(cluster.ids, STICKY_BYTES)
         self._calls: dict[Call, None] = {}  # in the order of their deadlines
 
@@ -107,9 +108,11 @@ class Putting:
     ) -> dict[str, TopicView | Problem]:
         views: dict[str, TopicView | Problem] = {}
         for message in messages:
-            if isinstance(message, Problem) or message.topic in views:
+            if isinstance(message, Problem):
                 continue
-            views[message.topic] = await find_topic(self._cluster, self._settings, message.topic)
+            topic = message.topic
+            if topic not in views:
+                views[topic] = await find_topic(self._cluster, self._settings, topic)
         return views
 
     def _put(
@@ -125,12 +128,15 @@ class Putting:
         pending = self._ledger.pending
         key = id_key(view.name, view.topic_id, message_id)
         is_kept = message.message_id is not None
-        if is_kept and self._repeat(call, index, message, key):
-            return
+        if is_kept:
+            index_of_ids = self._ledger.index
+            if key in pending or index_of_ids.has(key):
+                self._repeat(call, index, message, key)
+                return
+            if index_of_ids.count + len(pending) >= self._ids_max:
+                raise self._no_room(now_ms)
         if refusal is not None:
             raise refusal
-        if is_kept and len(self._ledger.index) + len(pending) >= self._settings.dedup_ids_max:
-            raise self._no_room(now_ms)
         put = Put(encode_body(message, message_id), key, message.digest, is_kept=is_kept)
         count = len(view.partitions)
         if message.key is None:
@@ -148,15 +154,13 @@ class Putting:
         lane.append(put, acks, now_ms)
         self._sender.on_appended(lane, put.size)
 
-    def _repeat(self, call: Call, index: int, message: Message, key: bytes) -> bool:
-        """Whether the id is known; then the call gets the first answer, now or when there is one.
+    def _repeat(self, call: Call, index: int, message: Message, key: bytes) -> None:
+        """The call gets the first answer to a known id, now or when there is one.
 
         Raises Problem when another message has the id.
         """
         put = self._ledger.pending.get(key)
         first = self._ledger.index.find(key) if put is None else None
-        if put is None and first is None:
-            return False
         digest = put.digest if put is not None else first.digest if first is not None else b""
         if digest != message.digest:
             raise Problem(
@@ -171,7 +175,6 @@ class Putting:
             call.finish(index, answer)
         elif put is not None:
             put.waiters.append((call, index, True))
-        return True
 
     def _refusal(self, now_ms: float) -> Problem | None:
         """Why nothing more is taken now."""
