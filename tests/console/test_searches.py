@@ -24,7 +24,7 @@ from tests.console.kafka_world import World, running_cluster
 from tests.console.test_messages import API, PAGE, put, text_of
 
 pytestmark = [
-    pytest.mark.django_db(databases=("default", "samples"), transaction=True),
+    pytest.mark.django_db(databases="__all__", transaction=True),
     pytest.mark.timeout(180),
 ]
 
