@@ -9,10 +9,9 @@ from collections.abc import Callable
 
 import pytest
 from django.test import Client
-from django.urls import get_resolver, reverse
+from django.urls import reverse
 
 from hermes_console.clusters import Cluster
-from hermes_console.management.commands.check_templates import route_names
 from hermes_console.samples.snapshot import ClusterSnapshot, Rates, Verdict
 from tests.console.conftest import group
 
@@ -20,42 +19,12 @@ pytestmark = pytest.mark.django_db(databases="__all__")
 
 OVERVIEW = "/clusters/local/"
 GROUPS = "/clusters/local/groups/"
-PUBLIC = {"healthz", "readyz", "metrics", "accounts:sign_in", "accounts:link"}
 
 
 def text_of(client: Client, address: str, status: int = 200, **headers: str) -> str:
     answer = client.get(address, headers=headers)
     assert answer.status_code == status
     return re.sub(r"\s+", " ", answer.content.decode())
-
-
-def test_every_address_but_the_public_ones_asks_for_signing_in(
-    client: Client, cluster: Cluster
-) -> None:
-    values = {"cluster": "local", "group": "app", "token": "x"}
-    for name in route_names(get_resolver().url_patterns, ""):
-        _, (possibility, *_), *_ = get_resolver_entry(name)
-        _, parameters = possibility
-        address = reverse(name, kwargs={key: values[key] for key in parameters})
-        status = client.get(address).status_code
-        if name in PUBLIC:
-            assert status in {200, 410}, name
-        else:
-            assert status in {302, 401}, name
-
-
-def get_resolver_entry(name: str) -> tuple[str, list[tuple[str, list[str]]]]:
-    """(name, [(pattern, parameters)]) of a possibly namespaced route."""
-    resolver = get_resolver()
-    namespace, _, route = name.rpartition(":")
-    parameters: list[str] = []
-    if namespace:
-        prefix, resolver = resolver.namespace_dict[namespace]
-        parameters = re.findall(r"%\((\w+)\)s|\?P<(\w+)>", prefix)
-        parameters = [a or b for a, b in parameters]
-    possibilities = resolver.reverse_dict.getlist(route)
-    found = [(pattern, sorted({*parameters, *names})) for pattern, names in possibilities[0][0]]
-    return name, found
 
 
 def test_home_leads_to_the_default_cluster(signed_in: Client, cluster: Cluster) -> None:
