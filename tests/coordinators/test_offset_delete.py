@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from broker.errors import ErrorCode
@@ -90,6 +92,21 @@ def test_a_member_that_cannot_be_understood_protects_every_topic() -> None:
     world.stable_group(1, protocols=(("range", b"\x00"),))
     assert codes(ask(world, "orders", 0)) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
     assert world.committed() == 1
+
+
+def test_many_topics_and_many_members_are_looked_at_once_each() -> None:
+    world = World()
+    world.stable_group(100)
+    topics = [
+        OffsetDeleteRequestTopic(
+            name=f"t{number}", partitions=[OffsetDeleteRequestPartition(partition_index=0)]
+        )
+        for number in range(2_000)
+    ]
+    request = OffsetDeleteRequest(group_id=GROUP, topics=topics)
+    began_s = time.process_time()
+    world.execute(world.shard.on_offset_delete(request, world.find_topic, Answer()))
+    assert time.process_time() - began_s < 0.5, "200,000 looks take seconds"
 
 
 def test_members_that_are_no_consumers_refuse_the_whole_request() -> None:

@@ -88,6 +88,16 @@ def test_each_producer_with_its_epoch_last_sequence_and_time(client: WireClient)
     assert (empty.error_code, empty.active_producers) == (0, [])
 
 
+def test_a_partition_that_is_named_again_and_again_is_described_once(client: WireClient) -> None:
+    client.create_topic("repeated")
+    write(client, "repeated", new_producer(client), 0)
+    wanted = TopicRequest(name="repeated", partition_indexes=[0] * 1_000)
+    request = DescribeProducersRequest(topics=[wanted] * 20)
+    (topic,) = client.call(api.DESCRIBE_PRODUCERS, 0, request).topics
+    (partition,) = topic.partitions
+    assert len(partition.active_producers) == 1
+
+
 def test_unknown_partitions_are_refused_each_for_itself(client: WireClient) -> None:
     client.create_topic("known")
     good, bad = describe(client, "known", 0, 7)

@@ -93,11 +93,12 @@ def decide_offset_deletion(
     if group.members and group.protocol_type != "consumer":
         return Decision([], OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP))
     commits = stored.offsets.get(request.group_id, {})
+    subscribed = _subscribed_topics(group)
     removed: dict[TopicPartition, Record] = {}
     topics: list[OffsetDeleteResponseTopic] = []
     for topic in request.topics:
         answers = []
-        for partition, code in _deletable(group, topic, find_topic(topic.name)):
+        for partition, code in _deletable(subscribed, topic, find_topic(topic.name)):
             answers.append(
                 OffsetDeleteResponsePartition(partition_index=partition, error_code=code)
             )
@@ -109,11 +110,13 @@ def decide_offset_deletion(
 
 
 def _deletable(
-    group: ClassicGroup, topic: OffsetDeleteRequestTopic, found: tuple[bytes, int] | None
+    subscribed: frozenset[str] | None,
+    topic: OffsetDeleteRequestTopic,
+    found: tuple[bytes, int] | None,
 ) -> Iterator[tuple[int, ErrorCode]]:
     """Each partition asked for, and whether its commit may go."""
     partition_count = found[1] if found is not None else 0
-    is_subscribed = _is_subscribed(group, topic.name)
+    is_subscribed = subscribed is None or topic.name in subscribed
     for partition in topic.partitions:
         code = ErrorCode.NONE
         if not 0 <= partition.partition_index < partition_count:
@@ -123,14 +126,16 @@ def _deletable(
         yield partition.partition_index, code
 
 
-def _is_subscribed(group: ClassicGroup, topic: str) -> bool:
-    """Whether a member may read the topic; one that cannot be understood may read any."""
+def _subscribed_topics(group: ClassicGroup) -> frozenset[str] | None:
+    """What any member may read; None, which is everything, when one cannot be understood."""
+    topics: set[str] = set()
     for member in group.members.values():
         for _, metadata in member.protocols:
-            topics = subscribed_topics(metadata)
-            if topics is None or topic in topics:
-                return True
-    return False
+            of_member = subscribed_topics(metadata)
+            if of_member is None:
+                return None
+            topics |= of_member
+    return frozenset(topics)
 
 
 def _protected_topics(group: ClassicGroup) -> frozenset[str] | None:

@@ -32,15 +32,18 @@ NO_COORDINATOR_EPOCH: Final = -1
 async def handle_describe_producers(
     broker: Broker, context: RequestContext, request: DescribeProducersRequest
 ) -> EncodedBody:
-    """An answer for each partition asked about, in order."""
+    """An answer for each partition asked about, in order, once for each."""
     topics: list[TopicResponse] = []
+    asked: dict[str, list[int]] = {}
     for topic in request.topics:
+        asked.setdefault(topic.name, []).extend(topic.partition_indexes)
+    for name, indexes in asked.items():
         partitions = []
-        for index in topic.partition_indexes:
-            partitions.append(await _describe(broker, topic.name, index))
+        for index in dict.fromkeys(indexes):
+            partitions.append(await _describe(broker, name, index))
             await asyncio.sleep(0)
         count_errors(broker, "DescribeProducers", [item.error_code for item in partitions])
-        topics.append(TopicResponse(name=topic.name, partitions=partitions))
+        topics.append(TopicResponse(name=name, partitions=partitions))
     return await encode_sliced(
         DESCRIBE_PRODUCERS,
         context.api_version,

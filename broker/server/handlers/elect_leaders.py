@@ -38,12 +38,15 @@ NO_LEADER: Final = {
     1: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
 }
 """By election type: what an offline partition is answered with."""
+_UNKNOWN_TEXT: Final = "there is no such partition"
+_OFFLINE_TEXT: Final = "the only replica is offline: see the broker's log"
+_NOT_NEEDED_TEXT: Final = "the only replica leads already"
 
 
 async def handle_elect_leaders(
     broker: Broker, context: RequestContext, request: ElectLeadersRequest
 ) -> EncodedBody:
-    """An outcome for each partition asked for; of all partitions, only failures."""
+    """An outcome for each partition asked for, once for each; of all partitions, only failures."""
     response = ElectLeadersResponse()
     if request.election_type in NO_LEADER:
         response.replica_election_results = await _elect(broker, request)
@@ -82,15 +85,16 @@ async def _elect(broker: Broker, request: ElectLeadersRequest) -> list[ReplicaEl
 def _wanted(broker: Broker, request: ElectLeadersRequest) -> Iterable[tuple[str, Iterable[int]]]:
     if request.topic_partitions is None:
         return [(topic.name, range(topic.partition_count)) for topic in broker.catalog.topics()]
-    return [(wanted.topic, wanted.partitions) for wanted in request.topic_partitions]
+    asked: dict[str, dict[int, None]] = {}
+    for wanted in request.topic_partitions:
+        asked.setdefault(wanted.topic, {}).update(dict.fromkeys(wanted.partitions))
+    return asked.items()
 
 
 def _outcome(broker: Broker, topic: str, index: int, election_type: int) -> tuple[ErrorCode, str]:
     partition = broker.partitions.get(topic, index)
     if partition is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{index}"
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _UNKNOWN_TEXT
     if partition.is_offline:
-        text = f"the only replica of {partition} is offline: see the broker's log"
-        return NO_LEADER[election_type], text
-    text = f"broker {broker.node_id}, the only replica of {partition}, leads it already"
-    return ErrorCode.ELECTION_NOT_NEEDED, text
+        return NO_LEADER[election_type], _OFFLINE_TEXT
+    return ErrorCode.ELECTION_NOT_NEEDED, _NOT_NEEDED_TEXT
