@@ -14,7 +14,7 @@ from broker.client.blocking import BrokerRefusal, ClusterDescription, LogDir, No
 from hermes_console.accounts.actor import Actor
 from hermes_console.accounts.rights import Right
 from hermes_console.audit.record import audited
-from hermes_console.clusters import Cluster, ClusterKind
+from hermes_console.clusters import Cluster
 from hermes_console.connect import client_for
 from hermes_console.errors import Refused
 from hermes_console.operations.broker_metrics import BrokerMetrics, MetricsUnread, fetch_metrics
@@ -117,7 +117,7 @@ def read_broker_settings(cluster: Cluster, node_id: int) -> list[Setting]:
     if node_id not in {node.node_id for node in description.nodes}:
         raise _no_such_broker(cluster, node_id)
     entries = client_for(cluster).broker_configs(node_id)
-    return read_settings(entries.values(), kind=ClusterKind(cluster.kind), here=BROKER_LIVE_SOURCE)
+    return read_settings(entries.values(), here=BROKER_LIVE_SOURCE)
 
 
 def read_broker_metrics_of(cluster: Cluster) -> tuple[BrokerMetrics | None, str]:

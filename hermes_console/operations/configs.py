@@ -16,7 +16,6 @@ from typing import Final, NamedTuple
 
 from broker.client.blocking import ConfigEntry
 from hermes_console import words
-from hermes_console.clusters import ClusterKind
 
 INT64_MAX: Final = 2**63 - 1
 VALUE_LENGTH_MAX: Final = 4_096
@@ -76,7 +75,6 @@ CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "message.timestamp.type": ("CreateTime", "LogAppendTime"),
     "record.validation": ("header",),
 }
-CHOICES_OURS: Final[Mapping[str, tuple[str, ...]]] = {"compression.type": ("producer",)}
 DOCUMENTATION: Final[Mapping[str, str]] = {
     "retention.ms": "How long records are kept, in milliseconds; -1 keeps them for ever.",
     "retention.bytes": "How many bytes of a partition are kept; -1 sets no limit.",
@@ -138,16 +136,14 @@ class Change(NamedTuple):
         return value_in_words(self.name, self.inherited if self.after is None else self.after)
 
 
-def read_settings(
-    entries: Iterable[ConfigEntry], *, kind: ClusterKind, here: int = TOPIC_SOURCE
-) -> list[Setting]:
+def read_settings(entries: Iterable[ConfigEntry], *, here: int = TOPIC_SOURCE) -> list[Setting]:
     """The settings in the order of forms. `here` is the source that an edit would write."""
-    return sorted((_setting(one, kind, here) for one in entries), key=_rank)
+    return sorted((_setting(one, here) for one in entries), key=_rank)
 
 
-def _setting(entry: ConfigEntry, kind: ClusterKind, here: int) -> Setting:
+def _setting(entry: ConfigEntry, here: int) -> Setting:
     below = next((one for one in entry.synonyms if one[2] != here), None)
-    choices = choices_of(entry.name, kind)
+    choices = CHOICES.get(entry.name, ())
     if choices and entry.value is not None and entry.value not in choices:
         choices = (entry.value, *choices)
     is_set_here = entry.source == here
@@ -174,13 +170,6 @@ def _setting(entry: ConfigEntry, kind: ClusterKind, here: int) -> Setting:
 def _rank(setting: Setting) -> tuple[int, str]:
     place = COMMON.index(setting.name) if setting.name in COMMON else len(COMMON)
     return place, setting.name
-
-
-def choices_of(name: str, kind: ClusterKind) -> tuple[str, ...]:
-    """The values that a setting can have; () where it is free."""
-    if kind is ClusterKind.OURS and name in CHOICES_OURS:
-        return CHOICES_OURS[name]
-    return CHOICES.get(name, ())
 
 
 def unit_of(name: str) -> str:

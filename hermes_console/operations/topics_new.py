@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Final
 
 from broker.client.blocking import ClientError
-from hermes_console.clusters import Cluster, ClusterKind
+from hermes_console.clusters import Cluster
 from hermes_console.operations.configs import (
+    CHOICES,
     COMMON,
     DOCUMENTATION,
     KINDS,
     UNKNOWN_SOURCE,
     Kind,
     Setting,
-    choices_of,
     unit_of,
 )
 from hermes_console.operations.topics_catalogue import TopicEntry, read_catalogue
@@ -28,11 +28,11 @@ def new_topic_settings(cluster: Cluster) -> list[Setting]:
     """
     model = _model(read_catalogue(cluster).entries)
     if model is None:
-        return _known_settings(ClusterKind(cluster.kind))
+        return _known_settings()
     try:
         found = read_topic_settings(cluster, model.name)
     except ClientError:
-        return _known_settings(ClusterKind(cluster.kind))
+        return _known_settings()
     return [
         Setting(
             name=one.name,
@@ -56,14 +56,14 @@ def _model(entries: tuple[TopicEntry, ...]) -> TopicEntry | None:
     return min(entries, key=lambda one: (one.is_internal, one.name), default=None)
 
 
-def _known_settings(kind: ClusterKind) -> list[Setting]:
+def _known_settings() -> list[Setting]:
     return [
         Setting(
             name=name,
             value=None,
-            kind=Kind.CHOICE if choices_of(name, kind) else KINDS[WHOLE],
+            kind=Kind.CHOICE if name in CHOICES else KINDS[WHOLE],
             unit=unit_of(name),
-            choices=choices_of(name, kind),
+            choices=CHOICES.get(name, ()),
             documentation=DOCUMENTATION[name],
             source=UNKNOWN_SOURCE,
             is_set_here=False,

@@ -26,7 +26,7 @@ from broker.client.blocking import (
     TopicPartition,
     TopicView,
 )
-from hermes_console.clusters import Cluster, ClusterKind
+from hermes_console.clusters import Cluster
 from hermes_console.connect import client_for
 from hermes_console.errors import Refused, trouble_of
 from hermes_console.operations.configs import Setting, read_settings, settings_etag
@@ -198,7 +198,7 @@ def read_topic_settings(cluster: Cluster, name: str) -> list[Setting]:
         if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise no_such_topic(cluster, name) from error
         raise
-    return read_settings(entries.values(), kind=ClusterKind(cluster.kind))
+    return read_settings(entries.values())
 
 
 def read_numbers(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from broker.client.blocking import ConfigEntry, TopicPartition
-from hermes_console.clusters import ClusterKind
 from hermes_console.operations.configs import (
     Kind,
     find_changes,
@@ -28,7 +27,7 @@ def entry(name: str, value: str | None, source: int, kind: int = 5, *more: objec
 
 
 def settings(*entries: ConfigEntry) -> list:  # type: ignore[type-arg]
-    return read_settings(entries, kind=ClusterKind.OURS)
+    return read_settings(entries)
 
 
 def test_override_knows_what_holds_without_it() -> None:
