@@ -5,7 +5,18 @@ from __future__ import annotations
 from django.urls import path
 from drf_spectacular.views import SpectacularJSONAPIView
 
-from hermes_console.api import accounts, audit, brokers, clusters, groups, groups_acts, messages, reference, tokens, topics
+from hermes_console.api import (
+    accounts,
+    audit,
+    brokers,
+    clusters,
+    groups,
+    groups_acts,
+    messages,
+    reference,
+    tokens,
+    topics,
+)
 
 app_name = "api"
 

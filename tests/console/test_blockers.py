@@ -125,7 +125,13 @@ def test_rebalancing_in_a_loop_is_told_of_and_forgotten_when_it_ends() -> None:
 def test_one_rebalance_that_samples_saw_counts_once() -> None:
     states = ["Stable", "PreparingRebalance", "CompletingRebalance", "Stable"] * 2
     looks = [
-        look(at, member(f"m{(at + 2) // 4}", FIRST), committed={FIRST: at}, ends={FIRST: at}, state=state)
+        look(
+            at,
+            member(f"m{(at + 2) // 4}", FIRST),
+            committed={FIRST: at},
+            ends={FIRST: at},
+            state=state,
+        )
         for at, state in enumerate(states)
     ]
     assert kinds(watch(looks)) == []
