@@ -235,7 +235,7 @@ async def api_versions(cluster: Cluster, node_id: int = ANY_NODE) -> list[ApiRan
 
 
 def _api_name(key: int) -> str:
-    return api.APIS[key].name if key in api.APIS else API_NAMES.get(key, "")
+    return api.CLIENT_APIS[key].name if key in api.CLIENT_APIS else API_NAMES.get(key, "")
 
 
 async def _ask_controller(

@@ -24,6 +24,10 @@ from broker.client.settle import by_topic, passes_by_itself, settle
 from broker.errors import ErrorCode, error_code
 from broker.model import TopicPartition
 from broker.wire import api
+from broker.wire.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
 from broker.wire.messages.delete_groups import DeleteGroupsRequest
 from broker.wire.messages.describe_groups import (
     DescribedGroup,
@@ -107,6 +111,9 @@ async def describe_groups(cluster: Cluster, group_ids: Sequence[str]) -> list[Gr
             )
             for row in answer.groups:
                 described[row.group_id] = _read_group(cluster, row)
+            others = [each for each in ids if _is_of_other_protocol(described[each])]
+            for described_again in await _describe_consumer_groups(cluster, node, others):
+                described[described_again.group_id] = described_again
         return [described[group_id] for group_id in group_ids]
 
     return await cluster.call(attempt, what="describe groups")
@@ -129,6 +136,47 @@ def _read_group(cluster: Cluster, row: DescribedGroup) -> GroupDescription:
         row.protocol_data,
         tuple(_read_member(each, row.protocol_type) for each in row.members),
     )
+
+
+def _is_of_other_protocol(group: GroupDescription) -> bool:
+    """Whether it exists, but members take part by heartbeats that the broker answers (KIP-848)."""
+    return group.error is not None and group.error.code is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+async def _describe_consumer_groups(
+    cluster: Cluster, node: int, group_ids: Sequence[str]
+) -> list[GroupDescription]:
+    """Those of the groups that are of the consumer protocol. One attempt."""
+    if not group_ids or api.CONSUMER_GROUP_DESCRIBE not in await cluster.api_ranges(node):
+        return []
+    request = ConsumerGroupDescribeRequest(group_ids=list(group_ids))
+    answer: ConsumerGroupDescribeResponse = await cluster.request(
+        node, api.CONSUMER_GROUP_DESCRIBE, request
+    )
+    return [
+        GroupDescription(
+            row.group_id,
+            row.group_state,
+            PROTOCOL_TYPE,
+            row.assignor_name,
+            tuple(
+                GroupMember(
+                    member.member_id,
+                    member.instance_id,
+                    member.client_id,
+                    member.client_host,
+                    tuple(
+                        TopicPartition(topic.topic_name, partition)
+                        for topic in member.assignment.topic_partitions
+                        for partition in topic.partitions
+                    ),
+                )
+                for member in row.members
+            ),
+        )
+        for row in answer.groups
+        if not row.error_code
+    ]
 
 
 def _read_member(row: DescribedGroupMember, protocol_type: str) -> GroupMember:

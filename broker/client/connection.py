@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from broker.client.failure import ConnectionLost, TimedOut, Unsupported
 from broker.ports import Buffer, Network, Transport
 from broker.wire import frame
-from broker.wire.api import APIS
+from broker.wire.api import CLIENT_APIS
 from broker.wire.primitives import EncodeError, MalformedMessage
 
 RECEIVE_BUFFER_BYTES: Final = 64 * 1024
@@ -248,4 +248,4 @@ def _foreign(size_field: bytes) -> str:
 
 
 def _name(api_key: int) -> str:
-    return APIS[api_key].name
+    return CLIENT_APIS[api_key].name

@@ -7,7 +7,7 @@ from typing import Final
 from broker.client.connection import Connection
 from broker.client.failure import BrokerRefusal, ConnectionLost, Unsupported
 from broker.errors import ErrorCode, error_code
-from broker.wire.api import API_VERSIONS, APIS
+from broker.wire.api import API_VERSIONS, CLIENT_APIS
 from broker.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from broker.wire.primitives import MalformedMessage
 from broker.wire.schema import decoder
@@ -42,7 +42,6 @@ API_NAMES: Final = {
     65: "DescribeTransactions",
     66: "ListTransactions",
     68: "ConsumerGroupHeartbeat",
-    69: "ConsumerGroupDescribe",
     71: "GetTelemetrySubscriptions",
     72: "PushTelemetry",
     76: "ShareGroupHeartbeat",
@@ -76,7 +75,7 @@ async def negotiate(connection: Connection, client_id: str, *, timeout_ms: int) 
 
     A broker that does not know our version of ApiVersions answers in version 0 and names its own.
     """
-    version = APIS[API_VERSIONS].max_version
+    version = CLIENT_APIS[API_VERSIONS].max_version
     for _ in range(2):
         answer = await _ask(connection, client_id, version, timeout_ms)
         code = error_code(answer.error_code)
@@ -114,7 +113,7 @@ async def _ask(
 
 def choose_version(ranges: ApiRanges, api_key: int, max_version: int | None) -> int:
     """The highest version that both sides speak, `max_version` at most. Raises Unsupported."""
-    ours = APIS[api_key]
+    ours = CLIENT_APIS[api_key]
     lowest, highest = ranges.get(api_key, (0, -1))
     version = min(ours.max_version, highest)
     if max_version is not None:
@@ -130,7 +129,7 @@ def common_version(ranges: ApiRanges, api_key: int) -> int | None:
     """The version that `choose_version` would choose, None when there is none or the API is
     unknown here.
     """
-    if api_key not in APIS:
+    if api_key not in CLIENT_APIS:
         return None
     try:
         return choose_version(ranges, api_key, None)

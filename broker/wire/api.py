@@ -12,6 +12,10 @@ from typing import Any, Final, NamedTuple
 from broker.wire.fields import VERSION_MAX
 from broker.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from broker.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from broker.wire.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
 from broker.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from broker.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from broker.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -94,6 +98,7 @@ LIST_PARTITION_REASSIGNMENTS: Final = 46
 OFFSET_DELETE: Final = 47
 DESCRIBE_CLUSTER: Final = 60
 DESCRIBE_PRODUCERS: Final = 61
+CONSUMER_GROUP_DESCRIBE: Final = 69
 LIST_CONFIG_RESOURCES: Final = 74
 DESCRIBE_TOPIC_PARTITIONS: Final = 75
 
@@ -184,7 +189,14 @@ _TABLE: Final = (
     ),
 )
 
+_OF_OTHER_BROKERS: Final = (
+    _api("ConsumerGroupDescribe", ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
+)
+"""What our client asks of brokers that answer it; this one does not."""
+
 APIS: Final[dict[int, Api]] = {api.key: api for api in _TABLE}
+CLIENT_APIS: Final[dict[int, Api]] = {api.key: api for api in (*_TABLE, *_OF_OTHER_BROKERS)}
+"""Every API that there are codecs for."""
 
 
 def is_supported(key: int, version: int) -> bool:
@@ -195,7 +207,7 @@ def is_supported(key: int, version: int) -> bool:
 
 def request_header_version(key: int, version: int) -> int:
     """1, or 2 (with a tag section) for flexible versions. An unknown API counts as not flexible."""
-    api = APIS.get(key)
+    api = CLIENT_APIS.get(key)
     return 2 if api is not None and version >= api.flexible_from else 1
 
 

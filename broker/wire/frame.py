@@ -17,7 +17,7 @@ from __future__ import annotations
 import struct
 from typing import Any, Final, NamedTuple
 
-from broker.wire.api import APIS, request_header_version, response_header_version
+from broker.wire.api import CLIENT_APIS, request_header_version, response_header_version
 from broker.wire.primitives import MalformedMessage, malformed_length, malformed_null, skip_tags
 from broker.wire.schema import decoder, encoder
 
@@ -25,7 +25,7 @@ SIZE_BYTES: Final = 4
 REQUEST_HEADER_BYTES_MIN: Final = 10
 
 _NEVER: Final = (1, 0)
-_FLEXIBLE: Final = {api.key: (api.flexible_from, api.max_version) for api in APIS.values()}
+_FLEXIBLE: Final = {api.key: (api.flexible_from, api.max_version) for api in CLIENT_APIS.values()}
 _new: Final = tuple.__new__  # what a NamedTuple's constructor calls, without its Python frame
 
 _INT32: Final = struct.Struct(">i")
@@ -94,7 +94,7 @@ def encode_request(
     out += name
     if request_header_version(api_key, version) == 2:
         out.append(0)
-    encoder(APIS[api_key].request_type, version)(out, message)
+    encoder(CLIENT_APIS[api_key].request_type, version)(out, message)
     _INT32.pack_into(out, 0, len(out) - SIZE_BYTES)
     return bytes(out)
 
@@ -104,7 +104,7 @@ def encode_response(api_key: int, version: int, correlation_id: int, message: An
     out = bytearray(_RESPONSE_FRAME.pack(0, correlation_id))
     if response_header_version(api_key, version) == 1:
         out.append(0)
-    encoder(APIS[api_key].response_type, version)(out, message)
+    encoder(CLIENT_APIS[api_key].response_type, version)(out, message)
     _INT32.pack_into(out, 0, len(out) - SIZE_BYTES)
     return bytes(out)
 
@@ -132,5 +132,5 @@ def decode_response(api_key: int, version: int, view: memoryview) -> tuple[int, 
         except IndexError:
             msg = "the response ends inside its header"
             raise MalformedMessage(msg) from None
-    message, _end = decoder(APIS[api_key].response_type, version)(view, position)
+    message, _end = decoder(CLIENT_APIS[api_key].response_type, version)(view, position)
     return correlation_id, message

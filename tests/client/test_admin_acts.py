@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
+import confluent_kafka
 import pytest
 
 from broker.client import admin, admin_configs, admin_groups, admin_partitions
@@ -23,6 +24,7 @@ from broker.client.offsets import EARLIEST
 from broker.client.producer import Producer
 from broker.model import TopicPartition
 from tests.client.test_admin import eventually, is_listed
+from tests.support.broker_process import BrokerProcess
 
 
 @pytest.fixture
@@ -266,6 +268,31 @@ async def test_members_are_removed_and_groups_deleted_one_by_one(
     outcome = await admin_groups.remove_group_members(cluster, topic)
     assert outcome == {member.member_id: None}
     assert await admin_groups.remove_group_members(cluster, f"{topic}-none") == {}
+
+
+async def test_a_group_of_the_newest_protocol_has_members_too(
+    cluster: Cluster, topic: str, broker: BrokerProcess
+) -> None:
+    """Apache Kafka has groups of the consumer protocol (KIP-848), ours the classic one alone."""
+    offered = {row.name for row in await admin.api_versions(cluster)}
+    protocol = "consumer" if "ConsumerGroupHeartbeat" in offered else "classic"
+    reader = confluent_kafka.Consumer(
+        {"bootstrap.servers": broker.bootstrap, "group.id": topic, "group.protocol": protocol}
+    )
+    reader.subscribe([topic])
+    try:
+        async with asyncio.timeout(30):
+            while not await asyncio.to_thread(lambda: reader.poll(0.1) or reader.assignment()):
+                pass
+        (group,) = await admin_groups.describe_groups(cluster, [topic])
+        listed = {row.group_id: row for row in await admin_groups.list_groups(cluster)}
+        assert listed[topic].group_type == protocol
+        assert (group.error, group.protocol_type) == (None, "consumer")
+        (member,) = group.members
+        assert member.client_id == "rdkafka"
+        assert sorted(member.assignment) == [TopicPartition(topic, 0), TopicPartition(topic, 1)]
+    finally:
+        reader.close()
 
 
 async def test_what_the_broker_offers(cluster: Cluster) -> None:

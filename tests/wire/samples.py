@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from broker.wire.api import APIS, Api
+from broker.wire.api import CLIENT_APIS, Api
 from broker.wire.fields import Field, Kind
 from broker.wire.schema import fields_of
 
@@ -16,7 +16,7 @@ ERROR_CODES = (-1, 0, 1, 3, 35, 87, 133)
 
 VERSIONS = [
     (api, direction, version)
-    for api in APIS.values()
+    for api in CLIENT_APIS.values()
     for direction in ("request", "response")
     for version in range(api.codec_from, api.max_version + 1)
 ]

@@ -100,7 +100,7 @@ def test_any_request_is_answered_or_refused_and_nothing_else_happens(
     peer = Peer(broker.kafka_port)
     outcomes: Counter[str] = Counter()
     for row, direction, version in VERSIONS:
-        if direction != "request":
+        if direction != "request" or row.key not in api.APIS:
             continue
         random = Random(f"{row.name} {version}")
         for _ in range(ROUNDS):
