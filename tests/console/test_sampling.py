@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
+import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -16,7 +19,7 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.console.console_process import ConsoleProcess
+from tests.console.console_process import ROOT, ConsoleProcess
 from tests.support.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.timeout(180)
@@ -49,16 +52,22 @@ class Browser:
         with self._opener.open(self._address + path, timeout=10) as answer:
             return str(answer.read().decode())
 
-    def groups(self) -> dict[str, Any]:
+    def groups(self, path: str = "/api/admin/v1/groups") -> dict[str, Any]:
         try:
-            return dict(json.loads(self.text("/api/admin/v1/groups")))
+            return dict(json.loads(self.text(path)))
         except urllib.error.HTTPError as error:
             error.close()
             return {"groups": [], "trouble": "not sampled yet"}
 
-    def wait_for(self, condition: Callable[[dict[str, Any]], bool], seconds: float = 30) -> Any:
+    def wait_for(
+        self,
+        condition: Callable[[dict[str, Any]], bool],
+        seconds: float = 60,
+        *,
+        path: str = "/api/admin/v1/groups",
+    ) -> Any:
         end = time.monotonic() + seconds
-        while not condition(page := self.groups()):
+        while not condition(page := self.groups(path)):
             assert time.monotonic() < end, page
             time.sleep(0.2)
         return page
@@ -139,6 +148,44 @@ def test_group_in_action_has_members_and_its_history_is_thinned(
             assert time.monotonic() < end, "the task has condensed nothing"
             consumer.poll(0.5)
     consumer.close()
+
+
+def test_cluster_added_at_run_time_is_sampled_beside_the_first(
+    broker: BrokerProcess, tmp_path: Path
+) -> None:
+    commit_some(broker.bootstrap)
+    other = tmp_path / "other"
+    other.mkdir()
+    with (
+        BrokerProcess(other) as second,
+        ConsoleProcess(tmp_path / "console", bootstrap=broker.bootstrap) as console,
+    ):
+        commit_some(second.bootstrap)
+        browser = Browser(console)
+        browser.wait_for(lambda page: bool(page["groups"]))
+        add_cluster(tmp_path / "console", "second", second.bootstrap)
+        path = "/api/admin/v1/groups?cluster=second"
+        page = browser.wait_for(lambda page: bool(page["groups"]), path=path)
+        assert (page["cluster"], page["groups"][0]["name"]) == ("second", "app")
+        second.kill()
+        page = browser.wait_for(lambda page: page["trouble"] != "", path=path)
+        assert second.bootstrap in page["trouble"]
+        assert browser.groups()["trouble"] == ""
+
+
+def add_cluster(data: Path, name: str, bootstrap: str) -> None:
+    """A row as the page of clusters writes it."""
+    code = (
+        "from hermes_console.clusters import Cluster; "
+        f"Cluster.objects.create(name={name!r}, bootstrap_address={bootstrap!r})"
+    )
+    subprocess.run(
+        [sys.executable, "manage.py", "shell", "-c", code],
+        cwd=ROOT,
+        env={**os.environ, "HERMES_DATA_DIR": str(data)},
+        check=True,
+        capture_output=True,
+    )
 
 
 def condensed(file: Path) -> int:
