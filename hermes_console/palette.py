@@ -8,12 +8,14 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from django.http import HttpRequest, JsonResponse
-from django.urls import NoReverseMatch, reverse
+from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from broker.client.blocking import ClientError
+from hermes_console.accounts.actor import Actor, actor_of
+from hermes_console.accounts.rights import Right
 from hermes_console.clusters import CLUSTERS_MAX, Cluster, default_cluster
-from hermes_console.navigation import PAGES
+from hermes_console.navigation import ADMINISTRATION, PAGES
 from hermes_console.operations.topics_catalogue import read_catalogue
 from hermes_console.samples.read import latest_cluster
 from hermes_console.samples.snapshot import ClusterSnapshot
@@ -42,7 +44,7 @@ def palette(request: HttpRequest) -> JsonResponse:
     note = ""
     if cluster is not None:
         snapshot = latest_cluster(cluster.pk)
-        found += best(_pages(cluster), wanted)
+        found += best(_pages(cluster, actor_of(request)), wanted)
         found += best(_clusters(), wanted)
         found += best(_groups(cluster, snapshot), wanted)
         try:
@@ -70,17 +72,20 @@ def best(entries: Iterable[Entry], wanted: str) -> list[Entry]:
     return [*first, *second][:ROWS_PER_KIND_MAX]
 
 
-def _pages(cluster: Cluster) -> Iterator[Entry]:
+def _pages(cluster: Cluster, actor: Actor) -> Iterator[Entry]:
+    """Those that the menu shows to the actor, and the forms that a page leads to."""
     for page in PAGES:
-        try:
-            address = reverse(page.start, kwargs={"cluster": cluster.name})
-        except NoReverseMatch:  # a page that belongs to no cluster
-            address = reverse(page.start)
-        yield Entry("page", page.title, address)
-    yield Entry("page", "Create a group", reverse("groups:create", args=[cluster.name]))
+        yield Entry("page", page.title, reverse(page.start, kwargs={"cluster": cluster.name}))
+    for page in ADMINISTRATION:
+        if page.right is None or actor.may(page.right):
+            yield Entry("page", page.title, reverse(page.start))
+    if actor.may(Right.TOPICS_WRITE):
+        yield Entry("page", "Create a topic", reverse("topics:create", args=[cluster.name]))
+    if actor.may(Right.GROUPS_WRITE):
+        yield Entry("page", "Create a group", reverse("groups:create", args=[cluster.name]))
     yield Entry("page", "Admin API", reverse("api:reference"))
+    yield Entry("page", "Profile, password and tokens", reverse("accounts:profile"))
     yield Entry("page", "Times and time zone", reverse("times"))
-    yield Entry("page", "Change the password", reverse("accounts:password"))
 
 
 def _clusters() -> Iterator[Entry]:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 import pytest
 from django.test import Client
 
+from hermes_console.accounts.models import User
+from hermes_console.accounts.rights import Role
 from hermes_console.clusters import Cluster
 from hermes_console.palette import ROWS_PER_KIND_MAX, Entry, best
 from hermes_console.samples.snapshot import ClusterSnapshot
@@ -93,6 +95,16 @@ def test_palette_treats_a_hostile_query_as_text(
         answer = signed_in.get("/palette", {"q": query})
         assert answer.status_code == 200
         assert all(one["kind"] != "group" for one in answer.json()["entries"])
+
+
+def test_palette_offers_a_viewer_only_what_the_viewer_may_open(
+    client: Client, cluster: Cluster, store_groups: Callable[..., ClusterSnapshot]
+) -> None:
+    store_groups(group("risk"), trouble="Tried it: refused.")
+    client.force_login(User.objects.create(username="vera", role=Role.VIEWER, password="!"))
+    titles = [one["title"] for one in client.get("/palette", {"q": "a"}).json()["entries"]]
+    assert "Admin API" in titles
+    assert not {"Accounts", "Audit", "Create a group"} & set(titles)
 
 
 def test_palette_needs_a_session(client: Client, cluster: Cluster) -> None:
