@@ -23,12 +23,12 @@ class Stored(NamedTuple):
 
 def create_topic(bootstrap: str, name: str, partitions: int = 1, **config: str) -> None:
     settings = {key.replace("_", "."): value for key, value in config.items()}
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
     admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(30)
 
 
 def delete_topic(bootstrap: str, name: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
     admin.delete_topics([name])[name].result(30)
 
 
