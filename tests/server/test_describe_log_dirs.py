@@ -61,11 +61,12 @@ def sizes(result: DescribeLogDirsResult) -> dict[tuple[str, int], int]:
     return {(name, item.partition_index): item.partition_size for name, item in found}
 
 
-@pytest.mark.parametrize("version", range(1, 5))
+@pytest.mark.parametrize("version", range(1, 6))
 def test_all_partitions_have_the_sizes_of_their_files(
     broker: BrokerProcess, client: WireClient, version: int
 ) -> None:
     result = describe(client, None, version)
+    assert not result.is_cordoned
     assert result.log_dir == str(broker.data.absolute())
     on_disk = {
         (directory.parent.name, int(directory.name.partition("-")[2])): sum(

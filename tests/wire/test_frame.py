@@ -105,7 +105,7 @@ def test_advertised_ranges_are_those_of_the_plan() -> None:
         "OffsetForLeaderEpoch": (2, 4), "DescribeConfigs": (1, 4),
         "CreatePartitions": (0, 3), "DeleteGroups": (0, 2), "IncrementalAlterConfigs": (0, 1),
         "DescribeCluster": (0, 2), "DeleteRecords": (0, 2), "AlterConfigs": (0, 2),
-        "DescribeLogDirs": (1, 4), "ElectLeaders": (0, 2), "ListPartitionReassignments": (0, 0),
+        "DescribeLogDirs": (1, 5), "ElectLeaders": (0, 2), "ListPartitionReassignments": (0, 0),
         "OffsetDelete": (0, 0), "DescribeProducers": (0, 0), "ListConfigResources": (0, 1),
         "DescribeTopicPartitions": (0, 0),
     }  # fmt: skip

@@ -1,8 +1,9 @@
 """DescribeLogDirs (35): how many bytes each partition has in the data directory, and the volume's
 sizes.
 
-There is one directory and one replica of everything: nothing lags behind, nothing moves. Partitions
-that do not exist, or are offline, are left out, as Kafka does.
+There is one directory and one replica of everything: nothing lags behind, nothing moves, and no
+directory can be cordoned. Partitions that do not exist, or are offline, are left out, as Kafka
+does.
 """
 
 from __future__ import annotations

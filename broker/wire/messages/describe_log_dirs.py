@@ -1,5 +1,5 @@
 """DescribeLogDirs (35): what the data directory holds, in bytes. 2 is flexible, 3 has a top-level
-error, 4 the volume's sizes.
+error, 4 the volume's sizes, 5 whether new replicas are kept off it (KIP-1066).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class DescribableLogDirTopic:
     partitions: list[int] = array(INT32)
 
 
-@message(api_key=35, direction="request", versions="1-4", flexible="2+")
+@message(api_key=35, direction="request", versions="1-5", flexible="2+")
 class DescribeLogDirsRequest:
     """Partitions; null means all."""
 
@@ -49,9 +49,10 @@ class DescribeLogDirsResult:
     topics: list[DescribeLogDirsTopic] = array(DescribeLogDirsTopic)
     total_bytes: int = int64(-1, versions="4+", ignorable=True)
     usable_bytes: int = int64(-1, versions="4+", ignorable=True)
+    is_cordoned: bool = boolean(versions="5+", ignorable=True)
 
 
-@message(api_key=35, direction="response", versions="1-4", flexible="2+")
+@message(api_key=35, direction="response", versions="1-5", flexible="2+")
 class DescribeLogDirsResponse:
     """Every data directory."""
 

@@ -56,11 +56,6 @@ OUT_OF_SCOPE: Final[dict[str, tuple[OutOfScope, ...]]] = {
             "moves a partition to other brokers",
         ),
         OutOfScope(
-            f"{_KAFKA_PYTHON_CONSUMER}::test_kafka_version_infer",
-            "DescribeLogDirs 5",
-            "tells Apache Kafka 4.3 by the newest version of this API",
-        ),
-        OutOfScope(
             f"{_KAFKA_PYTHON_CONSUMER}::test_kafka_consumer_offsets_for_time_old",
             "ListOffsets 0",
             "for brokers before 0.10.1 only: it skips itself on Apache Kafka 4.4 too",

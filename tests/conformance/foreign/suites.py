@@ -114,7 +114,7 @@ SUITES: Final = (
         ),
         packages=("test",),
         targets=("test/integration",),
-        passed=48,
+        passed=49,
         in_every_run=True,
     ),
     Suite(
