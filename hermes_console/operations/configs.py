@@ -8,7 +8,9 @@ cannot tell (the choices of a setting, which settings matter most) is a table he
 from __future__ import annotations
 
 import hashlib
+import html
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,6 +20,7 @@ from broker.client.blocking import ConfigEntry
 from hermes_console import words
 
 INT64_MAX: Final = 2**63 - 1
+TAG: Final = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
 VALUE_LENGTH_MAX: Final = 4_096
 NO_LIMIT: Final = "no limit"
 
@@ -157,7 +160,7 @@ def _setting(entry: ConfigEntry, here: int) -> Setting:
         kind=Kind.CHOICE if choices else KINDS.get(entry.config_type, Kind.TEXT),
         unit=unit_of(entry.name),
         choices=choices,
-        documentation=entry.documentation or DOCUMENTATION.get(entry.name, ""),
+        documentation=plain_text(entry.documentation or "") or DOCUMENTATION.get(entry.name, ""),
         source=SOURCES.get(entry.source, UNKNOWN_SOURCE),
         is_set_here=is_set_here,
         is_read_only=entry.is_read_only,
@@ -170,6 +173,13 @@ def _setting(entry: ConfigEntry, here: int) -> Setting:
 def _rank(setting: Setting) -> tuple[int, str]:
     place = COMMON.index(setting.name) if setting.name in COMMON else len(COMMON)
     return place, setting.name
+
+
+def plain_text(documentation: str) -> str:
+    """Apache Kafka's documentation is HTML; here it is text: no tag is left, entities are what they
+    stand for.
+    """
+    return " ".join(html.unescape(TAG.sub(" ", documentation)).split())
 
 
 def unit_of(name: str) -> str:

@@ -85,6 +85,13 @@ def test_retention_is_said_in_words(
     assert retention_in_words(ms, size, policy) == words
 
 
+def test_documentation_in_html_becomes_text() -> None:
+    told = "The <i>minimum</i> of <code>a &lt; b</code>.<p>Use &quot;all&quot;, 1 < 2 > 0.</p>"
+    row = ConfigEntry("x", "1", 5, False, False, 5, told, ())
+    (one,) = settings(row)
+    assert one.documentation == 'The minimum of a < b . Use "all", 1 < 2 > 0.'
+
+
 def test_only_what_differs_is_a_change() -> None:
     found = settings(entry("a", "1", 5), entry("b", "2", 1, 5, ("b", "9", 5)), entry("c", "3", 5))
     changes = find_changes(found, {"a": "1", "b": None, "c": None, "d": "4"})
