@@ -98,8 +98,9 @@ class TopicSettings:
     compression_type: str = setting(
         "compression.type",
         "producer",
-        "How batches are stored. producer keeps what was sent; it is the only value yet.",
-        choices=("producer",),
+        "The codec of stored batches. producer keeps what was sent; any other packs anew what comes "
+        "in another codec, which takes the event loop's time.",
+        choices=("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
         scope=_TOPIC,
         live=True,
         broker_name="compression.type",
@@ -168,6 +169,18 @@ class TopicSettings:
         scope=_TOPIC,
         live=True,
         broker_name="unclean.leader.election.enable",
+    )
+    file_delete_delay_ms: int = setting(
+        "file.delete.delay.ms",
+        60_000,
+        "Kept for tools that set it. Files of a deleted segment go at once: a read that has begun "
+        "keeps its descriptor, so there is nothing to wait for.",
+        unit=Unit.MS,
+        minimum=0,
+        maximum=INT64_MAX,
+        scope=_TOPIC,
+        live=True,
+        broker_name="log.segment.delete.delay.ms",
     )
     delete_retention_ms: int = setting(
         "delete.retention.ms",

@@ -28,6 +28,7 @@ from broker.metrics import Metrics
 from broker.model import AppendResult, BrokerId, TopicId
 from broker.ports import Clock, DiskFault, DiskFull
 from broker.records.build import build_batch
+from broker.records.recompress import recompress, stored_codec
 from broker.replication.leader import Effect, PartitionLeader
 from broker.server.limits import LogLines
 from broker.server.turn import Turn
@@ -70,6 +71,7 @@ class Partition:
 
     __slots__ = (
         "_around",
+        "_codec",
         "_damage_reported",
         "_in_sync_count",
         "_is_dirty",
@@ -111,6 +113,7 @@ class Partition:
         self.index = index
         self.topic_id = topic_id
         self.settings = settings
+        self._codec = stored_codec(settings.compression_type)
         self.is_internal = is_internal
         self.leader_epoch = leader_epoch
         self.offline_reason = offline_reason
@@ -187,6 +190,7 @@ class Partition:
     def configure(self, settings: TopicSettings, config: LogConfig) -> None:
         """The topic's settings changed."""
         self.settings = settings
+        self._codec = stored_codec(settings.compression_type)
         if self._log is not None:
             self._log.configure(config)
 
@@ -209,6 +213,8 @@ class Partition:
         """
         if self._log is None or self.offline_reason is not None:
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, OFFLINE_MESSAGE)
+        if self._codec is not None and is_client:
+            batch = recompress(batch, self._codec)
         result = self._log.stage(
             batch, leader_epoch=self.leader_epoch, now_wall_ms=now_wall_ms, is_client=is_client
         )
