@@ -23,7 +23,7 @@ class SystemPackage(NamedTuple):
 
 
 PACKAGES: Final = (
-    SystemPackage("git", ("git",), "the tidy tests: which files belong to the project"),
+    SystemPackage("git", ("git",), "the tidy tests, and suites of other projects"),
     SystemPackage("chromium", ("chromium", "chromium-browser", "google-chrome"), "browser tests"),
     SystemPackage("kcat", ("kcat", "kafkacat"), "conformance: kcat"),
     SystemPackage("faketime", ("faketime",), "faults: a wall clock that jumps"),
@@ -36,8 +36,8 @@ PACKAGES: Final = (
         ("postgres", "/usr/lib/postgresql/*/bin/postgres"),
         "the console on PostgreSQL",
     ),
-    SystemPackage("default-jdk-headless", ("javac",), "conformance: the Java client"),
-    SystemPackage("maven", ("mvn",), "conformance: the Java client"),
+    SystemPackage("default-jdk-headless", ("javac",), "conformance: the Java client and tools"),
+    SystemPackage("maven", ("mvn",), "conformance: the Java client and tools"),
     SystemPackage("nodejs", ("node",), "conformance: kafkajs"),
     SystemPackage("npm", ("npm",), "conformance: kafkajs"),
 )

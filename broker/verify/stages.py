@@ -22,6 +22,8 @@ from xml.etree import ElementTree
 from broker.verify.packages import can_install, install, install_command, missing_packages
 
 HOME: Final = Path(__file__).resolve().parent.parent.parent
+JUDGES_VARIABLE: Final = "HERMES_JUDGES"
+"""`all`: tests/conformance/foreign runs every suite that it knows."""
 _NO_TESTS: Final = 5
 """pytest's exit code for a run that selected no test."""
 
@@ -38,7 +40,7 @@ STAGES: Final = (
     Stage("unit", (), "each module by itself"),
     Stage("integration", ("console", "scenarios", "faults"), "real processes and services"),
     Stage("simulation", ("simulation",), "the broker under seeded faults"),
-    Stage("conformance", ("conformance",), "six clients of other projects"),
+    Stage("conformance", ("conformance",), "clients, suites and tools of other projects"),
     Stage("browser", ("browser",), "the console in Chromium"),
 )
 
@@ -70,7 +72,10 @@ def main(arguments: Sequence[str]) -> int:
         return 1
     if any(_is_path(word) for word in rest):
         return _pytest("chosen", [], rest).code
-    chosen = [stage for stage in STAGES if not options.stage or stage.name in options.stage]
+    wanted = options.stage or (["conformance"] if options.judges else [])
+    if options.judges:
+        os.environ[JUDGES_VARIABLE] = "all"
+    chosen = [stage for stage in STAGES if not wanted or stage.name in wanted]
     results = [_pytest(stage.name, paths(stage), rest) for stage in chosen if _announce(stage)]
     return _summarize(results, is_filtered=bool(rest))
 
@@ -79,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     stages = "\n".join(f"  {stage.name:<12} {stage.proves}" for stage in STAGES)
     parser = argparse.ArgumentParser(
         prog="hermes test",
-        usage="hermes test [--stage NAME]… [pytest's arguments]",
+        usage="hermes test [--stage NAME]… [--judges] [pytest's arguments]",
         description="Run every test. What is not an option here goes to pytest; "
         "a path among it runs that alone.",
         epilog=f"stages:\n{stages}",
@@ -88,6 +93,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--stage", action="append", choices=[stage.name for stage in STAGES], help="only this one"
+    )
+    parser.add_argument(
+        "--judges",
+        action="store_true",
+        help="the conformance stage with every judge, also those whose source is not on PyPI"
+        " (docs/judges.md)",
     )
     return parser
 

@@ -88,6 +88,11 @@ OUT_OF_SCOPE: Final[dict[str, tuple[OutOfScope, ...]]] = {
             "allows an operation by ACL and describes what is allowed, with SASL",
         ),
         OutOfScope(
+            "tests/integration/admin/test_incremental_alter_configs.py",
+            "eligible leader replicas",
+            "expects the min.insync.replicas that a KRaft controller writes for KIP-966",
+        ),
+        OutOfScope(
             "tests/integration/admin/test_user_scram_credentials.py",
             "SCRAM credentials",
             "creates and deletes SCRAM users",

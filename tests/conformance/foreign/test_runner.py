@@ -13,7 +13,9 @@ from tests.conformance.foreign.sources import SourceMissing, root_of
 from tests.conformance.foreign.suites import Checkout, Sdist, Suite
 
 SOURCE: Final = Sdist("no-such-project-here", "1", "0" * 64, directory="tests")
-SUITE: Final = Suite("small", SOURCE, targets=("tests",), passed=2, in_every_run=True)
+SUITE: Final = Suite(
+    "small", "a small suite", SOURCE, targets=("tests",), passed=2, in_every_run=True
+)
 TESTS: Final = """
 import os, pytest
 from trivup.clusters.KafkaCluster import KafkaCluster
@@ -95,6 +97,6 @@ def test_a_source_that_cannot_be_got_says_what_to_do(tmp_path: Path) -> None:
         directory="tests",
         mirror_variable="HERMES_JUDGES_NO_SUCH",
     )
-    suite = Suite("gone", source, targets=("tests",), passed=0, in_every_run=False)
+    suite = Suite("gone", "gone", source, targets=("tests",), passed=0, in_every_run=False)
     with pytest.raises(SourceMissing, match="HERMES_JUDGES_NO_SUCH"):
         root_of(suite)

@@ -8,12 +8,10 @@ from typing import Final
 
 import pytest
 
+from broker.verify.stages import JUDGES_VARIABLE
 from tests.conformance.foreign.runner import run_suite
 from tests.conformance.foreign.scope import OUT_OF_SCOPE
 from tests.conformance.foreign.suites import SUITES, Suite
-
-JUDGES_VARIABLE: Final = "HERMES_JUDGES"
-"""`all` (from `hermes test --judges`) adds the suites whose source is not on PyPI."""
 
 CHOSEN: Final = [
     suite for suite in SUITES if suite.in_every_run or os.environ.get(JUDGES_VARIABLE) == "all"
