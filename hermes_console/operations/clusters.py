@@ -27,6 +27,7 @@ from hermes_console.environment import CLUSTER_NAME_PATTERN
 from hermes_console.errors import Refused, sentence
 from hermes_console.operations.clusters_probe import Probe, probe, probe_permission, read_addresses
 from hermes_console.operations.clusters_skills import Skill, kind_of, skills_of, version_hint
+from hermes_console.samples.models import ClusterLatest, GroupLatest
 
 TEST_CALL_MS_MAX: Final = 5_000
 FAILED_PROBES_MAX: Final = 2
@@ -151,7 +152,8 @@ def change_cluster(
 
 
 def remove_cluster(actor: Actor, cluster: Cluster) -> None:
-    """Take it out of the console: its history goes, tokens for it reach it no more. The cluster
+    """Take it out of the console: what was known of it goes, its history ages out unseen, tokens
+    for it reach it no more. The cluster
     itself, its topics and groups stay untouched. Raises Refused, NotAllowed.
     """
     with audited(
@@ -164,6 +166,8 @@ def remove_cluster(actor: Actor, cluster: Cluster) -> None:
     ) as act:
         _refuse_if_from_environment(act, cluster)
         connect.forget(cluster)
+        for model in (ClusterLatest, GroupLatest):
+            model.objects.filter(cluster_id=cluster.pk).delete()
         cluster.delete()
 
 

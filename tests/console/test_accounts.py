@@ -7,7 +7,7 @@ from io import StringIO
 
 import pytest
 from django.core import signing
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
@@ -39,6 +39,17 @@ def test_opening_the_link_does_not_use_it_up(client: Client) -> None:
     assert client.get(reverse("accounts:link", args=[token])).status_code == 200
     assert "_auth_user_id" not in client.session
     assert owner_of(token)
+
+
+def test_command_prints_a_link_for_a_named_account(
+    client: Client, viewer: User, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call_command("signin_link", "--user", "vera", "--url", "http://testserver")
+    link = capsys.readouterr().out.strip().removeprefix("http://testserver")
+    client.post(link)
+    assert client.session["_auth_user_id"] == str(viewer.pk)
+    with pytest.raises(CommandError, match="no account named 'nobody'"):
+        call_command("signin_link", "--user", "nobody")
 
 
 def test_link_is_stored_as_a_hash_only() -> None:
