@@ -130,6 +130,18 @@ def test_topics_that_need_attention_are_broken_or_read_by_a_troubled_group() -> 
     assert names(Show.ALL, ".*") == [], "a part of the name, never a pattern"
 
 
+def test_cluster_without_a_topic_says_how_one_comes_to_be(
+    signed_in: Client, known: Callable[..., None]
+) -> None:
+    known(topic("__internal", (0, 1, 1), is_internal=True))
+    page = signed_in.get("/clusters/local/topics/").content.decode()
+    assert "No topic yet" in page
+    assert "hermes topics create orders" in page
+    assert 'href="/clusters/local/topics/new"' in page
+    filtered = signed_in.get("/clusters/local/topics/", {"q": "x"}).content.decode()
+    assert "No topic fits" in filtered
+
+
 def test_brokers_are_told_how_many_partitions_they_lead() -> None:
     found = make_catalogue(0.0, [topic("t", (0, 2, 2), (1, 2, 2), (0, 1, 1))])
     assert dict(found.leaders) == {0: 2, 1: 1}
