@@ -98,8 +98,8 @@ class TopicSettings:
     compression_type: str = setting(
         "compression.type",
         "producer",
-        "The codec of stored batches. producer keeps what was sent; any other packs anew what comes "
-        "in another codec, which takes the event loop's time.",
+        "The codec of stored batches. producer keeps what was sent; any other packs anew what "
+        "comes in another codec, which takes the event loop's time.",
         choices=("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
         scope=_TOPIC,
         live=True,

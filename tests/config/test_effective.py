@@ -80,7 +80,10 @@ def test_set_delete_append_and_subtract() -> None:
         (change("retention.ms", 2, "1"), "is not a list"),
         (change("retention.ms", 9, "1"), "has no operation 9"),
         (change("cleanup.policy", 3, "delete"), "must name at least one"),
-        (change("compression.type", 0, "rar"), "must be one of producer, uncompressed, gzip, snappy, lz4, zstd, found 'rar'"),
+        (
+            change("compression.type", 0, "rar"),
+            "must be one of producer, uncompressed, gzip, snappy, lz4, zstd, found 'rar'",
+        ),
     ],
 )
 def test_a_wrong_change_is_refused_with_a_sentence(wrong: ConfigChange, reason: str) -> None:
