@@ -45,6 +45,39 @@ _STORED_EXAMPLE: Final = {
     "highWatermark": "42",
     "duplicate": False,
 }
+_BATCH_EXAMPLE: Final = {
+    "topic": "order-events",
+    "messages": [
+        {"shardingKey": "order-881", "messageId": "order-881-paid", "body": "cGFpZA=="},
+        {"shardingKey": "order-882", "body": None},
+    ],
+}
+_RESULTS_EXAMPLE: Final = {
+    "results": [
+        {**_STORED_EXAMPLE, "messageId": "order-881-paid"},
+        {**_STORED_EXAMPLE, "partition": 1, "queueOffset": "7", "highWatermark": "8"},
+    ],
+    "stored": 2,
+    "failed": 0,
+}
+_FETCHED_EXAMPLE: Final = {
+    "topic": "order-events",
+    "partition": 3,
+    "offset": "41",
+    "nextOffset": "42",
+    "highWatermark": "42",
+    "logStartOffset": "0",
+    "messages": [
+        {
+            "queueOffset": "41",
+            "timestampMs": "1767225600000",
+            "messageId": "order-881-paid",
+            "shardingKey": "order-881",
+            "headers": [{"name": "message-id", "value": "order-881-paid"}],
+            "body": "cGFpZA==",
+        }
+    ],
+}
 _COMMIT_EXAMPLE: Final = {
     "group": "billing",
     "topic": "order-events",
@@ -121,21 +154,6 @@ def document(settings: GatewaySettings) -> Json:
 
 
 def _put(settings: GatewaySettings) -> Json:
-    batch = {
-        "topic": "order-events",
-        "messages": [
-            {"shardingKey": "order-881", "messageId": "order-881-paid", "body": "cGFpZA=="},
-            {"shardingKey": "order-882", "body": None},
-        ],
-    }
-    results = {
-        "results": [
-            {**_STORED_EXAMPLE, "messageId": "order-881-paid"},
-            {**_STORED_EXAMPLE, "partition": 1, "queueOffset": "7", "highWatermark": "8"},
-        ],
-        "stored": 2,
-        "failed": 0,
-    }
     return {
         "operationId": "putMessages",
         "summary": "Store one message, or a batch",
@@ -156,7 +174,7 @@ def _put(settings: GatewaySettings) -> Json:
                     },
                     "examples": {
                         "one": {"value": _MESSAGE_EXAMPLE},
-                        "batch": {"value": batch},
+                        "batch": {"value": _BATCH_EXAMPLE},
                     },
                 }
             },
@@ -170,7 +188,7 @@ def _put(settings: GatewaySettings) -> Json:
                         {"$ref": "#/components/schemas/Results"},
                     ]
                 },
-                {"one": {"value": _STORED_EXAMPLE}, "batch": {"value": results}},
+                {"one": {"value": _STORED_EXAMPLE}, "batch": {"value": _RESULTS_EXAMPLE}},
             ),
             "202": _answer(
                 "Taken, not stored yet (ackMode 0)", {"$ref": "#/components/schemas/Stored"}
@@ -190,24 +208,6 @@ def _fetch(settings: GatewaySettings) -> Json:
     def number(minimum: int, maximum: int, default: int) -> Json:
         return {"type": "integer", "minimum": minimum, "maximum": maximum, "default": default}
 
-    example = {
-        "topic": "order-events",
-        "partition": 3,
-        "offset": "41",
-        "nextOffset": "42",
-        "highWatermark": "42",
-        "logStartOffset": "0",
-        "messages": [
-            {
-                "queueOffset": "41",
-                "timestampMs": "1767225600000",
-                "messageId": "order-881-paid",
-                "shardingKey": "order-881",
-                "headers": [{"name": "message-id", "value": "order-881-paid"}],
-                "body": "cGFpZA==",
-            }
-        ],
-    }
     offset = {"anyOf": [_OFFSET, {"enum": ["earliest", "latest"]}]}
     bytes_max = number(1, settings.fetch_bytes_max, min(1 << 20, settings.fetch_bytes_max))
     return {
@@ -229,7 +229,7 @@ def _fetch(settings: GatewaySettings) -> Json:
             "200": _answer(
                 "Messages, perhaps none",
                 {"$ref": "#/components/schemas/Fetched"},
-                {"one": {"value": example}},
+                {"one": {"value": _FETCHED_EXAMPLE}},
             ),
             **_problems(FETCH_CODES),
         },
@@ -341,37 +341,9 @@ def _problem_example(code: str) -> Json:
 
 
 def _schemas(settings: GatewaySettings) -> Json:
-    text = {"type": "string"}
-    nullable = {"type": ["string", "null"]}
-    message = {
-        "topic": _TOPIC,
-        "shardingKey": {**nullable, "maxLength": KEY_BYTES_MAX},
-        "messageId": {**nullable, "minLength": 1, "maxLength": MESSAGE_ID_BYTES_MAX},
-        "headers": {
-            "type": ["object", "null"],
-            "maxProperties": HEADERS_MAX,
-            "propertyNames": {"maxLength": HEADER_NAME_BYTES_MAX},
-            "additionalProperties": {**text, "maxLength": HEADER_VALUE_BYTES_MAX},
-        },
-        "body": {
-            **nullable,
-            "contentEncoding": "base64",
-            "description": "base64, or null for a message without a value",
-        },
-        "ackMode": _ACK_MODE,
-    }
-    stored = {
-        "topic": _TOPIC,
-        "partition": _PARTITION,
-        "queueOffset": {"anyOf": [_OFFSET, {"type": "null"}]},
-        "messageId": text,
-        "highWatermark": {"anyOf": [_OFFSET, {"type": "null"}]},
-        "duplicate": {"type": "boolean"},
-    }
-    refused = {"messageId": nullable, "problem": {"$ref": "#/components/schemas/Problem"}}
-    in_results = [{"$ref": "#/components/schemas/Stored"}, _object(refused)]
+    message = _message_fields()
     commit = {
-        "group": {**text, "minLength": 1, "maxLength": 249},
+        "group": {"type": "string", "minLength": 1, "maxLength": 249},
         "topic": _TOPIC,
         "partition": _PARTITION,
         "offset": _OFFSET,
@@ -392,30 +364,72 @@ def _schemas(settings: GatewaySettings) -> Json:
             },
             required=["messages"],
         ),
-        "Stored": _object(stored),
-        "Results": _object(
-            {
-                "results": {"type": "array", "items": {"oneOf": in_results}},
-                "stored": {"type": "integer"},
-                "failed": {"type": "integer"},
-            }
-        ),
+        **_stored_schemas(),
         "Fetched": _fetched_schema(),
         "Commit": _object({**commit, "offset": either}),
         "Committed": _object(commit),
-        "Problem": {
-            "type": "object",
-            "required": ["type", "title", "status", "code", "detail"],
-            "properties": {
-                "type": text,
-                "title": text,
-                "status": {"type": "integer"},
-                "code": {"enum": list(KINDS)},
-                "detail": text,
-                "field": text,
-                "retryAfterSeconds": {"type": "integer"},
-                "requestId": text,
-            },
+        "Problem": _problem_schema(),
+    }
+
+
+def _message_fields() -> Json:
+    text = {"type": "string"}
+    nullable = {"type": ["string", "null"]}
+    return {
+        "topic": _TOPIC,
+        "shardingKey": {**nullable, "maxLength": KEY_BYTES_MAX},
+        "messageId": {**nullable, "minLength": 1, "maxLength": MESSAGE_ID_BYTES_MAX},
+        "headers": {
+            "type": ["object", "null"],
+            "maxProperties": HEADERS_MAX,
+            "propertyNames": {"maxLength": HEADER_NAME_BYTES_MAX},
+            "additionalProperties": {**text, "maxLength": HEADER_VALUE_BYTES_MAX},
+        },
+        "body": {
+            **nullable,
+            "contentEncoding": "base64",
+            "description": "base64, or null for a message without a value",
+        },
+        "ackMode": _ACK_MODE,
+    }
+
+
+def _stored_schemas() -> Json:
+    stored = {
+        "topic": _TOPIC,
+        "partition": _PARTITION,
+        "queueOffset": {"anyOf": [_OFFSET, {"type": "null"}]},
+        "messageId": {"type": "string"},
+        "highWatermark": {"anyOf": [_OFFSET, {"type": "null"}]},
+        "duplicate": {"type": "boolean"},
+    }
+    refused = {
+        "messageId": {"type": ["string", "null"]},
+        "problem": {"$ref": "#/components/schemas/Problem"},
+    }
+    either = [{"$ref": "#/components/schemas/Stored"}, _object(refused)]
+    results = {
+        "results": {"type": "array", "items": {"oneOf": either}},
+        "stored": {"type": "integer"},
+        "failed": {"type": "integer"},
+    }
+    return {"Stored": _object(stored), "Results": _object(results)}
+
+
+def _problem_schema() -> Json:
+    text = {"type": "string"}
+    return {
+        "type": "object",
+        "required": ["type", "title", "status", "code", "detail"],
+        "properties": {
+            "type": text,
+            "title": text,
+            "status": {"type": "integer"},
+            "code": {"enum": list(KINDS)},
+            "detail": text,
+            "field": text,
+            "retryAfterSeconds": {"type": "integer"},
+            "requestId": text,
         },
     }
 
