@@ -133,6 +133,7 @@ function makePalette() {
 
   input.addEventListener("input", () => {
     clearTimeout(state.timer);
+    state.asked++; // an answer that is under way answers an older text
     state.isWaiting = true;
     state.goesThen = false;
     state.timer = setTimeout(ask, WAIT_MS);
