@@ -204,7 +204,7 @@ REST_FRAMEWORK: dict[str, Any] = {
     "DEFAULT_THROTTLE_CLASSES": ["hermes_console.api.throttle.PerCaller"],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_PARSER_CLASSES": ["hermes_console.api.parsing.BoundedJsonParser"],
     "DEFAULT_SCHEMA_CLASS": "hermes_console.api.schema.ConsoleSchema",
     "EXCEPTION_HANDLER": "hermes_console.api.problems.problem_handler",
     "COERCE_DECIMAL_TO_STRING": True,
@@ -213,7 +213,7 @@ REST_FRAMEWORK: dict[str, Any] = {
 SPECTACULAR_SETTINGS: dict[str, Any] = {
     "TITLE": "HermesMQ admin API",
     "DESCRIPTION": (
-        "What the console's pages show, for scripts. "
+        "What the console's pages show and do, for scripts. "
         "Offsets and every other 64-bit integer are strings."
     ),
     "VERSION": "1",

@@ -17,8 +17,8 @@ from hermes_console.accounts.tokens import TokenRefused, authenticate
 
 
 class BearerToken(BaseAuthentication):
-    """An API token. Other schemes are left to the next class; a bad token never falls back to a
-    session.
+    """An API token. A request without the header is left to the next class; another scheme or a bad
+    token is refused and never falls back to a session.
     """
 
     def authenticate(self, request: Request) -> tuple[User, ApiToken] | None:

@@ -46,7 +46,7 @@ class AdminView(APIView):
     """A view below `/api/admin/v1`. Inside a method: `self.actor`, `self.cluster(name)`."""
 
     rights: ClassVar[Mapping[str, Right]] = {}
-    metadata_class = None
+    http_method_names = ("get", "head", "post", "patch", "delete")
     actor: Actor
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:

@@ -8,6 +8,7 @@ meanwhile gets 409, one with another body 422. Answers are kept KEPT_FOR; those 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Callable, Collection
 from datetime import timedelta
@@ -121,20 +122,6 @@ def _replay(row: StoredAnswer, request: Request) -> Response:
 
 
 def _hash(request: Request) -> str:
-    """Of the body as it was parsed: formatting does not matter."""
-    parsed = repr(sorted(_flat(request.data)))
-    return hashlib.sha256(parsed.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _flat(value: Any, path: str = "") -> list[tuple[str, str]]:
-    if isinstance(value, dict):
-        return [
-            ("", "{}"),
-            *(item for key, one in value.items() for item in _flat(one, f"{path}/{key!r}")),
-        ]
-    if isinstance(value, list):
-        return [
-            (path, f"[{len(value)}]"),
-            *(item for n, one in enumerate(value) for item in _flat(one, f"{path}/{n}")),
-        ]
-    return [(path, repr(value))]
+    """Of the body as it was parsed: neither formatting nor the order of fields matters."""
+    parsed = json.dumps(request.data, sort_keys=True)
+    return hashlib.sha256(parsed.encode()).hexdigest()

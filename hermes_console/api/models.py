@@ -7,7 +7,7 @@ from django.utils import timezone
 
 
 class StoredAnswer(models.Model):
-    """`status` is empty while the request is in work. One row per account, address and key."""
+    """`status` is empty while the request is in work. One row per account and key."""
 
     user_id = models.BigIntegerField()
     key = models.CharField(max_length=255)

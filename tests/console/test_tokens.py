@@ -252,3 +252,19 @@ def test_too_many_requests_are_told_to_wait(call: Call, monkeypatch: pytest.Monk
     assert limited
     assert 1 <= int(limited[0]["Retry-After"]) <= throttle.WINDOW_S
     cache.clear()
+
+
+@pytest.mark.parametrize("brackets", [40, 1_000, 100_000])
+def test_body_that_is_nested_too_deep_is_a_bad_request(call: Call, brackets: int) -> None:
+    body = "[" * brackets + "]" * brackets
+    bearer = call("get", "/me").wsgi_request.headers["Authorization"]
+    client = Client(headers={"Authorization": bearer})
+    answer = client.post(f"{API}/accounts", body, content_type="application/json")
+    assert (answer.status_code, answer["Content-Type"]) == (400, "application/problem+json")
+    assert "nested too deep" in answer.json()["detail"]
+
+
+def test_options_is_a_method_like_any_other_that_is_not_there(call: Call) -> None:
+    answer = call("options", "/me")
+    assert answer.status_code == 405
+    assert "OPTIONS" not in answer["Allow"]

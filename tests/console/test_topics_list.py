@@ -57,6 +57,7 @@ def test_list_is_filtered_ordered_and_paged_on_the_server(
     assert names == [f"{prefix}-{number:02}" for number in range(60)]
     assert rest["next_cursor"] is None
     assert signed_in.get(API, {"cursor": "!"}).status_code == 400
+    assert signed_in.get(f"{PAGE}/", {"q": prefix, "page": "9" * 5_000}).status_code == 200
     piece = signed_in.get(f"{PAGE}/", {"q": prefix}, headers={"HX-Request": "true"})
     assert "<html" not in piece.content.decode()
 

@@ -47,7 +47,7 @@ def read_query(parameters: Mapping[str, str]) -> GroupsQuery:
         search=parameters.get("q", "").strip()[:SEARCH_LENGTH_MAX],
         show=show if show in {key for key, _ in SHOW_CHOICES} else "",
         sort=sort if sort in SORTS else SORTS[0],
-        page=int(page) if page.isdecimal() and 0 < int(page[:9]) == int(page) else 1,
+        page=int(page) if page.isdecimal() and len(page) < 10 and int(page) > 0 else 1,
     )
 
 

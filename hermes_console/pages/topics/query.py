@@ -55,5 +55,5 @@ def read_query(parameters: Mapping[str, str]) -> TopicsQuery:
         search=parameters.get("q", "").strip()[:SEARCH_LENGTH_MAX],
         show=Show(show) if show in set(Show) else Show.OWN,
         sort=Sort(sort) if sort in set(Sort) else Sort.NAME,
-        page=int(page) if page.isdecimal() and 0 < int(page[:9]) == int(page) else 1,
+        page=int(page) if page.isdecimal() and len(page) < 10 and int(page) > 0 else 1,
     )
