@@ -22,6 +22,7 @@ from hermes_console.operations.configs import (
     BROKER_LIVE_SOURCE,
     Change,
     Setting,
+    audited_values,
     find_changes,
     read_settings,
 )
@@ -170,9 +171,9 @@ def change_broker_settings(
                 code="settings-changed",
             )
         changes = _changes(settings, wanted, scope)
-        act.before = {one.name: one.before for one in changes}
+        act.before, after = audited_values(settings, changes)
         _alter(cluster, node_id, changes, scope, validate_only=False)
-        act.after = {one.name: one.after for one in changes}
+        act.after = after
     return changes
 
 

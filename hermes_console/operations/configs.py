@@ -23,6 +23,8 @@ INT64_MAX: Final = 2**63 - 1
 TAG: Final = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
 VALUE_LENGTH_MAX: Final = 4_096
 NO_LIMIT: Final = "no limit"
+NOT_SHOWN: Final = "(not shown)"
+NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
 
 
 class Kind(StrEnum):
@@ -191,7 +193,7 @@ def unit_of(name: str) -> str:
 def value_in_words(name: str, value: str | None) -> str:
     """`7 d` for 604800000 of a setting in ms, `no limit` for -1, "" for what says it itself."""
     unit = unit_of(name)
-    if not unit or value is None or not value.lstrip("-").isdecimal():
+    if not unit or value is None or not NUMBER.fullmatch(value):
         return ""
     number = int(value)
     if number < 0 or number >= INT64_MAX:
@@ -213,6 +215,22 @@ def find_changes(settings: Iterable[Setting], wanted: Mapping[str, str | None]) 
             continue
         changes.append(Change(name, before, after, one.inherited if one else None))
     return changes
+
+
+def audited_values(
+    settings: Iterable[Setting], changes: Iterable[Change]
+) -> tuple[dict[str, str | None], dict[str, str | None]]:
+    """(before, after) of `changes` as the audit keeps them: of a secret, and of a setting that the
+    cluster did not describe, only that it was set.
+    """
+    open_names = {one.name for one in settings if not one.is_sensitive}
+    before: dict[str, str | None] = {}
+    after: dict[str, str | None] = {}
+    for one in changes:
+        for side, value in ((before, one.before), (after, one.after)):
+            is_shown = value is None or one.name in open_names
+            side[one.name] = value if is_shown else NOT_SHOWN
+    return before, after
 
 
 def retention_in_words(retention_ms: str | None, retention_bytes: str | None, policy: str) -> str:

@@ -17,7 +17,12 @@ from hermes_console.audit.record import audited
 from hermes_console.clusters import Cluster
 from hermes_console.connect import client_for
 from hermes_console.errors import Refused
-from hermes_console.operations.configs import Change, find_changes, settings_etag
+from hermes_console.operations.configs import (
+    Change,
+    audited_values,
+    find_changes,
+    settings_etag,
+)
 from hermes_console.operations.topics_catalogue import forget_catalogue
 from hermes_console.operations.topics_read import (
     read_topic_settings,
@@ -138,10 +143,10 @@ def change_settings(
         if etag is not None and etag != settings_etag(view.topic_id, settings):
             raise SettingsChanged(name)
         changes = find_changes(settings, wanted)
-        act.before = {one.name: one.before for one in changes}
+        act.before, after = audited_values(settings, changes)
         if changes:
             client_for(cluster).alter_topic_config(name, {one.name: one.after for one in changes})
-        act.after = {one.name: one.after for one in changes}
+        act.after = after
     return changes
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from zoneinfo import ZoneInfo
+
 import pytest
 
 from broker.client.blocking import ConfigEntry, TopicPartition
 from hermes_console.operations.configs import (
+    NOT_SHOWN,
     Kind,
+    audited_values,
     find_changes,
     read_settings,
     retention_in_words,
@@ -56,6 +60,8 @@ def test_value_outside_of_the_known_choices_stays_a_choice() -> None:
     ("name", "value", "words"),
     [
         ("retention.ms", "604800000", "7 d"),
+        ("retention.ms", "--1", ""),
+        ("retention.ms", "٣", ""),
         ("retention.ms", "-1", "no limit"),
         ("message.timestamp.before.max.ms", str(2**63 - 1), "no limit"),
         ("segment.bytes", "1073741824", "1.0 GiB"),
@@ -113,6 +119,20 @@ def test_etag_changes_with_overrides_and_with_the_topic() -> None:
     assert settings_etag(b"1", plain) == settings_etag(b"1", settings(entry("a", "2", 5)))
 
 
+def test_audit_keeps_that_a_secret_was_set_but_not_the_secret() -> None:
+    known = settings(entry("ssl.key.password", None, 4, 9), entry("retention.ms", "1", 1))
+    wanted = {"ssl.key.password": "hunter2", "retention.ms": "2", "never.heard.of": "hunter3"}
+    before, after = audited_values(known, find_changes(known, wanted))
+    assert before == {"ssl.key.password": None, "retention.ms": "1", "never.heard.of": None}
+    assert after == {
+        "ssl.key.password": NOT_SHOWN,
+        "retention.ms": "2",
+        "never.heard.of": NOT_SHOWN,
+    }
+    _, gone = audited_values(known, find_changes(known, {"retention.ms": None}))
+    assert gone == {"retention.ms": None}
+
+
 def test_fields_that_were_left_alone_are_not_wanted() -> None:
     found = settings(entry("a", "1", 5), entry("b", "2", 1, 5, ("b", "9", 5)), entry("s", None, 5))
     posted = {"value.a": " 1 ", "value.b": "5", "value.s": "", "value.unknown": "7"}
@@ -164,6 +184,12 @@ def test_offsets_survive_the_form_and_nonsense_is_refused() -> None:
     for text in ("0", "0:", ":1", "0:-1", "a:1", "0:1:2", "٣:1"):
         with pytest.raises(ValueError):
             read_offsets_text(text)
+
+
+def test_cut_at_1970_of_a_zone_is_never_one_of_the_special_times() -> None:
+    form = read_cut({"mode": "time", "time": "1970-01-01T00:59:59.999"})
+    assert not form.problems
+    assert form.at_ms(ZoneInfo("Europe/Berlin")) == 0
 
 
 def test_cut_form_says_what_is_missing() -> None:

@@ -43,9 +43,11 @@ class CutForm:
     problems: dict[str, str] = field(default_factory=dict)
 
     def at_ms(self, zone: tzinfo) -> int:
-        """The time in milliseconds since 1970; only for a form without problems."""
+        """The time in milliseconds since 1970, 0 for what is 1970 in `zone` alone: below 0 Kafka
+        means something else (-1 is the end). Only for a form without problems.
+        """
         at = datetime.fromisoformat(self.time).replace(tzinfo=zone)
-        return int(at.timestamp() * 1000)
+        return max(0, int(at.timestamp() * 1000))
 
 
 def read_new_topic(posted: Mapping[str, str]) -> NewTopicForm:
