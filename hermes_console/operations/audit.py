@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 from django.db.models import Q, QuerySet
 
 from hermes_console.audit.models import AuditEvent
+from hermes_console.spreadsheet import harmless
 
-FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
 EXPORT_ROWS_MAX: Final = 100_000
 EXPORT_STEP: Final = 1_000
 COLUMNS: Final = (
@@ -116,9 +116,8 @@ def csv_rows(wanted: AuditFilter) -> Iterator[list[str]]:
 
 
 def csv_cell(value: Any) -> str:
-    """A cell that no spreadsheet takes for a formula: what would begin one gets a `'` before it."""
-    text = "" if value is None else value if isinstance(value, str) else json.dumps(value)
-    return f"'{text}" if text.lstrip(" ").startswith(FORMULA_STARTS) else text
+    """A value as a cell that no spreadsheet takes for a formula; JSON for what is no text."""
+    return harmless("" if value is None else value if isinstance(value, str) else json.dumps(value))
 
 
 def _fields(value: Any, prefix: str = "") -> dict[str, str]:

@@ -20,10 +20,10 @@ from hermes_console.operations.messages import browse
 from hermes_console.operations.messages_query import BrowseQuery, Budget
 from hermes_console.operations.messages_rows import Message
 from hermes_console.payloads.view import portable
+from hermes_console.spreadsheet import harmless
 
 EXPORT_RECORDS_MAX: Final = 10_000
 EXPORT_BYTES_MAX: Final = 32 * 1024 * 1024
-FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "|", "%")
 COLUMNS: Final = (
     *("partition", "offset", "timestamp_ms", "time", "timestamp_type", "key_encoding", "key"),
     *("value_encoding", "value", "headers", "control"),
@@ -114,11 +114,6 @@ def message_json(message: Message, content_bytes_max: int | None = None) -> dict
         "is_transactional": message.is_transactional,
         "control": message.control or None,
     }
-
-
-def harmless(cell: str) -> str:
-    """The cell with a `'` in front when a spreadsheet could take it for a formula."""
-    return f"'{cell}" if cell.lstrip(" \u00a0\ufeff").startswith(FORMULA_STARTS) else cell
 
 
 def file_name(*parts: str) -> str:
