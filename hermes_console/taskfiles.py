@@ -7,7 +7,6 @@ ends for good. Here a file gets its name when it is whole, and one that cannot b
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import uuid
@@ -44,11 +43,11 @@ class Channel(filesystem.Channel):
                 (folder / name).rename(taken)
             except OSError:
                 continue  # another reader was faster
-            text = taken.read_text()
+            raw = taken.read_bytes()
             taken.unlink()
             try:
-                return loads(text)
-            except (json.JSONDecodeError, UnicodeDecodeError):
+                return loads(raw.decode())
+            except (ValueError, RecursionError):
                 log.exception("a task's file could not be read and is left out: %s", name)
         raise Empty
 

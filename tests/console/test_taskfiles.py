@@ -69,11 +69,12 @@ def test_reader_beside_a_writer_gets_every_message_once_and_in_order(
         queue.get_nowait()
 
 
-def test_empty_file_is_left_out_and_the_next_message_comes(
-    connect: object, folder: Path, name: str
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[" * 100_000])
+def test_broken_file_is_left_out_and_the_next_message_comes(
+    connect: object, folder: Path, name: str, content: bytes
 ) -> None:
     queue = connect().SimpleQueue(name)  # type: ignore[operator]
-    (folder / "queue" / f"{0:020d}_x.{name}.msg").write_text("")
+    (folder / "queue" / f"{0:020d}_x.{name}.msg").write_bytes(content)
     queue.put({"number": 1})
     assert queue.get(timeout=20).payload == {"number": 1}
 
