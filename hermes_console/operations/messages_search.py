@@ -167,15 +167,15 @@ def hits_of(
     after: int = 0,
     limit: int = HITS_PAGE,
 ) -> HitPage:
-    """Found messages behind the hit `after`, read from the cluster now. Raises NotAllowed,
-    ClientError.
+    """Found messages behind the hit `after`, read from the cluster now; of a topic that was made
+    anew since there are none. Raises NotAllowed, ClientError.
     """
     with audited(
         actor, Right.MESSAGES_READ, "messages.read", cluster=cluster, target=job.topic
     ) as act:
         places = list(job.hits.filter(pk__gt=after).order_by("pk")[: limit + 1])
         shown = places[:limit]
-        found = _messages_at(client_for(cluster), job.topic, shown)
+        found = _messages_at(client_for(cluster), job, shown)
         hits = [Hit(place, found.get((place.partition, place.offset))) for place in shown]
         act.after = {
             "search": job.key,
@@ -186,11 +186,13 @@ def hits_of(
 
 
 def _messages_at(
-    client: BlockingClient, topic: str, places: Sequence[SearchHit]
+    client: BlockingClient, job: SearchJob, places: Sequence[SearchHit]
 ) -> dict[tuple[int, int], Message]:
     """What is still there. Neighbours of one batch are read with one fetch each, in order."""
-    fetch = fetch_from(client, topic)
-    found = {}
+    found: dict[tuple[int, int], Message] = {}
+    if places and client.describe_topic(job.topic).topic_id.hex() != job.topic_id:
+        return found  # at these places are other messages now
+    fetch = fetch_from(client, job.topic)
     for place in places:
         message = find_one(fetch, place.partition, place.offset, partition_bytes=HIT_BYTES)
         if message is not None:

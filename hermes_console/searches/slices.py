@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final
 
-from django.db import transaction
+from django.db import DatabaseError, transaction
 from django.db.models import F
 
 from broker.client.batches import FetchedBatches
@@ -33,11 +33,12 @@ LEASE_MS: Final = 20_000
 FETCH_BYTES: Final = 4 * 1024 * 1024
 FAILURES_MAX: Final = 5
 RETRY_AFTER_MS: Final = 1_000
+BUG: Final = "The console failed at this search; its log says why."
 
 
 def run_slice(key: str, number: int) -> int | None:
     """Do slice `number` of the job. Returns the number of the next one, None when there is none or
-    it is not ours to ask for.
+    it is not ours to ask for. A bug of ours ends the search, too: it would be woken for ever.
     """
     owner = secrets.token_hex(16)
     now_ms = _now_ms()
@@ -47,6 +48,22 @@ def run_slice(key: str, number: int) -> int | None:
     if not is_ours:
         return None
     job = SearchJob.objects.select_related("cluster").get(key=key)
+    try:
+        return _take_slice(job, owner)
+    except DatabaseError:
+        raise  # it passes: the lease runs out, and `wake` asks again
+    except Exception:
+        SearchJob.objects.filter(pk=job.pk, lease_owner=owner, state=State.RUNNING).update(
+            state=State.FAILED,
+            reason=BUG,
+            lease_owner="",
+            lease_until_ms=0,
+            updated_at_ms=_now_ms(),
+        )
+        raise
+
+
+def _take_slice(job: SearchJob, owner: str) -> int | None:
     work = _Slice(job, owner)
     client = client_for(job.cluster)
     try:

@@ -278,6 +278,37 @@ def test_a_topic_that_was_made_anew_ends_the_search(operator: Client, world: Wor
     assert "made anew" in job.reason
 
 
+def test_what_was_found_in_a_topic_that_was_made_anew_is_gone(
+    operator: Client, world: World
+) -> None:
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    topic = world.topic(partitions=1, records=5)
+    job = run(start(operator, topic, key_equals={"content": "key"}))
+    address = f"{API}/{topic}/records/searches/{job.key}/found"
+    assert all(one["record"] for one in operator.get(address).json()["found"])
+    admin = AdminClient({"bootstrap.servers": world.bootstrap})
+    admin.delete_topics([topic])[topic].result(20)
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
+    put(world, topic, [(b"other", b"nothing that was looked for")] * 5)
+    found = operator.get(address).json()["found"]
+    assert len(found) == 5
+    assert not any(one["record"] for one in found)
+
+
+def test_a_bug_of_ours_ends_the_search_and_is_not_woken_for_ever(
+    operator: Client, world: World
+) -> None:
+    topic = world.topic(partitions=1, records=5)
+    job = start(operator, topic, key_equals={"content": "key"})
+    SearchJob.objects.filter(pk=job.pk).update(ends={"0": "no number"})
+    with pytest.raises(ValueError, match="no number"):
+        slices.run_slice(job.key, 0)
+    job.refresh_from_db()
+    assert job.state == State.FAILED
+    assert "its log says why" in job.reason
+
+
 def test_a_cluster_that_is_away_fails_the_search_with_the_reason(
     operator: Client,
     world: World,
