@@ -65,6 +65,7 @@ class Connection(asyncio.BufferedProtocol):
         self.last_active_ms = 0.0
         self.frame_began_ms: float | None = None
         self.is_ending = False
+        self.last_task_done: asyncio.Event | None = None
         self.patience = Patience()
         self.close_kind: CloseKind | None = None
         self.incoming = Incoming(table.receive_view, table.request_memory)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +70,9 @@ def _handle_message(
     if route.kind is Kind.REPLY:
         route.handle(broker, context, request, reply)
     else:
-        broker.spawn(_run_task(route.handle, connection, context, request, reply))
+        turn = (connection.last_task_done, asyncio.Event())
+        connection.last_task_done = turn[1]
+        broker.spawn(_run_task(route.handle, connection, context, request, reply, turn))
     connection.park(slot, len(frame))
 
 
@@ -79,11 +82,21 @@ async def _run_task(
     context: RequestContext,
     request: Any,
     reply: Reply,
+    turn: tuple[asyncio.Event | None, asyncio.Event],
 ) -> None:
+    """One after the other on a connection, as Kafka does: a client that asks for a change and then
+    asks what is there, without waiting, sees the change. `turn` is (the one before has ended, this
+    one has).
+    """
+    before, done = turn
     try:
+        if before is not None:
+            await before.wait()
         reply(await handle(connection.broker, context, request))
     except Exception as error:  # noqa: BLE001 - the root of the request's task
         connection.fail(error)
+    finally:
+        done.set()
 
 
 class Reply:

@@ -283,3 +283,28 @@ def wait_until(condition: Any) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.02)
+
+
+def test_what_is_asked_right_after_a_deletion_on_a_connection_sees_it(client: WireClient) -> None:
+    """Not waiting for the first answer: Kafka handles a connection's requests one by one."""
+    for attempt in range(10):
+        topic = f"pipelined-{attempt}"
+        fill(client, topic, 2)
+        partition = DeleteRecordsPartition(partition_index=0, offset=4)
+        place = ListOffsetsPartition(partition_index=0, timestamp=-2)
+        client.send(
+            api.DELETE_RECORDS,
+            2,
+            DeleteRecordsRequest(
+                topics=[DeleteRecordsTopic(name=topic, partitions=[partition])], timeout_ms=10_000
+            ),
+        )
+        client.send(
+            api.LIST_OFFSETS,
+            10,
+            ListOffsetsRequest(
+                replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[place])]
+            ),
+        )
+        assert client.receive().topics[0].partitions[0].low_watermark == 4
+        assert client.receive().topics[0].partitions[0].offset == 4
