@@ -50,7 +50,8 @@ class GatewaySettings:
     request_read_ms: int = setting(
         "request.read.ms",
         15_000,
-        "How long a client may take to send a request's head, and then its body.",
+        "How long a client may take to send a request's head, and then its body. For the first "
+        "one it counts from the connection on.",
         unit=Unit.MS,
         minimum=100,
         maximum=600_000,

@@ -69,9 +69,17 @@ class Reading:
                 f"{self._settings.fetches_max} fetches are under way (fetches.max): send again "
                 "after Retry-After",
             )
-        await self._check_partition(query.where)
-        self._count += 1
+        self._count += 1  # before anything is waited for: those that come meanwhile count, too
         self._metrics.parked_fetches.set(self._count)
+        try:
+            await self._check_partition(query.where)
+            return await self._fetch(query)
+        finally:
+            self._count -= 1
+            self._metrics.parked_fetches.set(self._count)
+
+    async def _fetch(self, query: FetchQuery) -> dict[str, Any]:
+        """`fetch` on a connection of its own. Raises Problem."""
         reader = self._idle.pop() if self._idle else PartitionReader(self._cluster)
         try:
             offset = await self._offset(query)
@@ -91,9 +99,6 @@ class Reading:
         except BaseException:
             reader.close()
             raise
-        finally:
-            self._count -= 1
-            self._metrics.parked_fetches.set(self._count)
         if len(self._idle) < IDLE_MAX:
             self._idle.append(reader)
         else:

@@ -81,7 +81,7 @@ class GatewayProtocol(RequestHandler):
         super().__init__(server, **options)
         self._gateway = server
         self.waiting_since: float | None = None
-        """Since when a head is incomplete, or an answer is not read."""
+        """Since when a head is missing or incomplete, or an answer is not read."""
         self.waits_for = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -92,6 +92,7 @@ class GatewayProtocol(RequestHandler):
         self._gateway.protocols[self] = None
         self._gateway.metrics.connections.set(len(self._gateway.protocols))
         super().connection_made(transport)
+        self.waiting_since, self.waits_for = self._loop.time(), "head"
 
     def connection_lost(self, exc: BaseException | None) -> None:
         if self in self._gateway.protocols:

@@ -207,12 +207,22 @@ def test_heads_and_bodies_that_trickle_are_ended(strict: GatewayProcess) -> None
     ]
 
 
+def test_a_connection_without_a_request_is_ended(strict: GatewayProcess) -> None:
+    """As many of them as there may be would keep everybody else out."""
+    with dial(strict) as silent:
+        answer = silent.recv(65536)
+        assert (status(answer), problem(answer)) == (408, "REQUEST_TIMEOUT")
+        assert silent.recv(1) == b""
+
+
 def test_connections_beyond_the_limit_are_refused_and_others_served(
     strict: GatewayProcess,
 ) -> None:
-    held = [dial(strict) for _ in range(40)]
+    held: list[socket.socket] = []
     try:
-        for connection in held:
+        for _ in range(40):
+            connection = dial(strict)
+            held.append(connection)
             connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
             assert status(connection.recv(65536)) == 200
         answer = talk(strict, b"")

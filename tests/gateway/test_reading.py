@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import http.client
+import select
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -101,6 +103,29 @@ def test_a_client_that_leaves_ends_its_wait(narrow: GatewayProcess, new_topic: N
     connection.close()
     wait_until(lambda: narrow.metric("hermes_gateway_parked_fetches") == 0, what="its end")
     assert narrow.fetch(topic, 0, 0).status == 200
+
+
+def test_fetches_that_come_at_once_are_counted_at_once(
+    narrow: GatewayProcess, new_topic: NewTopic
+) -> None:
+    """Also while the first of them still asks the cluster about the topic."""
+    path = f"/api/v1/messages/fetch?topic={new_topic()}&partition=0&offset=0&waitMs=30000"
+    request = f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+    connections = [socket.create_connection(("127.0.0.1", narrow.port)) for _ in range(30)]
+    try:
+        for connection in connections:
+            connection.sendall(request)
+        answered: list[socket.socket] = []
+        while len(answered) < 29:
+            waiting = [each for each in connections if each not in answered]
+            readable, _, _ = select.select(waiting, [], [], 20)
+            assert readable, f"{len(answered)} of 30 were refused"
+            assert all(b" 429 " in each.recv(65536) for each in readable)
+            answered += readable
+        assert narrow.metric("hermes_gateway_parked_fetches") == 1
+    finally:
+        for connection in connections:
+            connection.close()
 
 
 def test_an_offset_that_is_not_there_says_what_is(
