@@ -10,6 +10,7 @@ from django.shortcuts import render
 
 from hermes_console.accounts.actor import NotAllowed
 from hermes_console.api.problems import problem_answer
+from hermes_console.errors import Refused
 
 API_PREFIX: Final = "/api/"
 
@@ -38,6 +39,7 @@ ERROR_PAGES: Final = {
         "The error was logged. Reload; if it stays, look into the console's log.",
     ),
 }
+REFUSED_TITLE: Final = "Nothing was done"
 CSRF = ErrorPage(
     "The form is too old",
     "It was opened before you last signed in or out, or your browser refuses cookies. "
@@ -70,6 +72,11 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     if request.path.startswith(API_PREFIX):
         return problem_answer(request, 403, CSRF.text)
     return _page(request, 403, CSRF)
+
+
+def refused(request: HttpRequest, refusal: Refused) -> HttpResponse:
+    """The refusal's own words, with its status."""
+    return _page(request, refusal.status, ErrorPage(REFUSED_TITLE, refusal.detail))
 
 
 def _answer(request: HttpRequest, status: int, text: str = "") -> HttpResponse:

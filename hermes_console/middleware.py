@@ -1,4 +1,6 @@
-"""What happens around every view: a request id, no caching, sessions that their owner can see."""
+"""What happens around every view: a request id, no caching, sessions that their owner can see, a
+page for refusals.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,8 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.cache import add_never_cache_headers
 
 from hermes_console.accounts.sessions import note_session
+from hermes_console.error_pages import refused
+from hermes_console.errors import Refused
 
 REQUEST_ID: Final = "X-Request-Id"
 REQUEST_ID_PATTERN: Final = re.compile(r"[A-Za-z0-9._:-]{1,64}")
@@ -50,6 +54,22 @@ class NeverCachePages:
         if not response.has_header("Cache-Control"):
             add_never_cache_headers(response)
         return response
+
+
+class RefusalPages:
+    """A refusal that no view put on its page (mostly: the audit cannot be written) is a page of its
+    own, no failure.
+    """
+
+    def __init__(self, get_response: Next) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self._get_response(request)
+
+    def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
+        """Django's hook; None leaves other exceptions to Django."""
+        return refused(request, error) if isinstance(error, Refused) else None
 
 
 class NotedSessions:

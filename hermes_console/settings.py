@@ -66,6 +66,7 @@ MIDDLEWARE: list[str] = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "hermes_console.zone.PageTimeZone",
+    "hermes_console.middleware.RefusalPages",
     "django_prometheus.middleware.PrometheusAfterMiddleware",
 ]
 

@@ -12,6 +12,7 @@ from django.contrib.auth import logout, update_session_auth_hash
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm, SetPasswordForm
 from django.contrib.auth.views import LoginView
+from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect, render
 from django.utils import timezone
@@ -86,10 +87,11 @@ def sign_in_link(request: HttpRequest, token: str) -> HttpResponse:
     """
     owner = owner_of(token)
     if owner is not None and request.method == "POST":
-        user = use_link(token)
-        if user is not None:
-            signin.complete(request, user, by_link=True)
-            return redirect(settings.LOGIN_REDIRECT_URL)
+        with transaction.atomic():  # a sign-in that cannot be recorded leaves the link unused
+            user = use_link(token)
+            if user is not None:
+                signin.complete(request, user, by_link=True)
+                return redirect(settings.LOGIN_REDIRECT_URL)
     elif owner is not None:
         return render(request, "accounts/link.html", {"owner": owner})
     return render(request, "accounts/link_gone.html", status=410)

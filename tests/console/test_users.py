@@ -211,6 +211,35 @@ def test_nothing_is_done_when_the_audit_cannot_be_written(
     assert viewer.role == Role.VIEWER
 
 
+def test_link_stays_unused_when_the_sign_in_cannot_be_recorded(
+    user: User, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = reverse("accounts:link", args=[create_link(user)])
+    client = Client()
+    with monkeypatch.context() as broken:
+        refuse_audit(broken)
+        page = client.post(address)
+        assert page.status_code == 503
+        assert "Nothing was done: the audit could not be written" in page.text
+        assert "_auth_user_id" not in client.session
+    assert client.post(address).status_code == 302
+    assert client.session["_auth_user_id"] == str(user.pk)
+
+
+def test_page_without_a_place_for_the_refusal_is_no_failure(
+    signed_in: Client, viewer: User, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Client()
+    other.force_login(viewer)
+    refuse_audit(monkeypatch)
+    for page in (
+        signed_in.post(reverse("accounts:end_other_sessions")),
+        other.get(reverse("audit:list")),
+    ):
+        assert page.status_code == 503
+        assert "the audit could not be written" in page.text
+
+
 def test_own_sessions_are_listed_and_ended(user: User, cluster: Cluster) -> None:
     here, there = (
         Client(headers={"user-agent": "Here/1"}),
