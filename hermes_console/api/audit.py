@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from django.db.models import QuerySet
 from django.urls import path
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_field
@@ -12,6 +13,7 @@ from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from hermes_console.accounts.actor import Actor
 from hermes_console.accounts.rights import Right
 from hermes_console.api.base import AdminView, PageQuery, problems
 from hermes_console.api.tokens import number_of
@@ -100,6 +102,7 @@ class AuditList(AdminView):
     @extend_schema(
         operation_id="audit_list",
         summary="List what was done and refused",
+        description="A token for chosen clusters sees the rows of these clusters alone.",
         parameters=[AuditQuery],
         responses={200: AuditPageSerializer, **problems()},
         examples=[
@@ -124,6 +127,7 @@ class AuditList(AdminView):
                 until=query.get("until"),
             )
         )
+        found = visible_to(self.actor, found)
         if query.get("cursor"):
             found = found.filter(pk__lt=number_of(query["cursor"]))
         limit = query["limit"]
@@ -145,10 +149,15 @@ class AuditDetail(AdminView):
         examples=[OpenApiExample("A role was changed", value=EXAMPLE, response_only=True)],
     )
     def get(self, request: Request, event: int) -> Response:
-        found = AuditEvent.objects.filter(pk=event).first()
+        found = visible_to(self.actor, AuditEvent.objects.filter(pk=event)).first()
         if found is None:
             raise NotFound("There is no such row in the audit.")
         return Response(event_json(found))
+
+
+def visible_to(actor: Actor, found: QuerySet[AuditEvent]) -> QuerySet[AuditEvent]:
+    """Of `found` what the actor may see: a token for chosen clusters their rows alone."""
+    return found if actor.clusters is None else found.filter(cluster_id__in=actor.clusters)
 
 
 urlpatterns = [

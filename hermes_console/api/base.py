@@ -123,14 +123,16 @@ class AdminView(APIView):
         return {key: [render(one) for one in page], "next_cursor": next_cursor}
 
 
-def if_match_header(*, is_required: bool = True) -> OpenApiParameter:
-    """For `parameters=` of `extend_schema`."""
+def if_match_header(
+    *, of: str = "the GET that you saw", is_required: bool = True
+) -> OpenApiParameter:
+    """For `parameters=` of `extend_schema`. `of` names the GET whose ETag it takes."""
     return OpenApiParameter(
         "If-Match",
         str,
         OpenApiParameter.HEADER,
         required=is_required,
-        description="The ETag of the GET that you saw, or *.",
+        description=f"The ETag of {of}, or * for whatever it is.",
     )
 
 

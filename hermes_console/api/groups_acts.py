@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 from django.urls import path
-from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiExample, extend_schema
 from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from hermes_console.accounts.rights import Right
 from hermes_console.api import groups_shapes as shapes
-from hermes_console.api.base import AdminView, idempotent, problems
+from hermes_console.api.base import AdminView, idempotent, if_match_header, problems
 from hermes_console.api.groups import (
     EXAMPLE,
     GroupPageSerializer,
@@ -36,19 +36,7 @@ from hermes_console.operations.groups_read import (
 from hermes_console.samples.read import latest_group
 from hermes_console.undo.models import OffsetChange
 
-IF_MATCH = OpenApiParameter(
-    "If-Match",
-    str,
-    OpenApiParameter.HEADER,
-    required=True,
-    description="The ETag of GET …/offsets, or * for whatever it is.",
-)
-IDEMPOTENCY_KEY = OpenApiParameter(
-    "Idempotency-Key",
-    str,
-    OpenApiParameter.HEADER,
-    description="The same request sent twice with one key acts once.",
-)
+IF_MATCH = if_match_header(of="GET …/offsets")
 RESET_EXAMPLE = {
     "to": {"place": "time", "value": "2026-03-01T14:00:00Z"},
     "topics": [{"topic": "orders", "partitions": [0, 1]}],
@@ -100,7 +88,6 @@ class ClusterGroups(AdminView):
             "Commits offsets for a group that does not exist yet, so that its first member begins "
             "there."
         ),
-        parameters=[IDEMPOTENCY_KEY],
         request=shapes.CreateSerializer,
         responses={
             200: shapes.PreviewSerializer,
@@ -188,7 +175,6 @@ class GroupReset(AdminView):
             "Then the same with dry_run false and the token: refused (412) when offsets or topics "
             "changed since, and (409) while members are connected."
         ),
-        parameters=[IDEMPOTENCY_KEY],
         request=shapes.ResetSerializer,
         responses={
             200: shapes.PreviewSerializer,
@@ -261,7 +247,6 @@ class GroupUndo(AdminView):
             "Refused (409) when it was undone already or is too old, while members are connected, "
             "and when the offsets moved since."
         ),
-        parameters=[IDEMPOTENCY_KEY],
         request=shapes.UndoSerializer,
         responses={200: shapes.PreviewSerializer, **problems(404, 409, 502, 503, 504)},
     )

@@ -8,7 +8,7 @@ from typing import Any, Final
 from django.http import HttpResponse
 from django.urls import path
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiExample, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -29,12 +29,6 @@ from hermes_console.operations.messages_produce import produce_one
 from hermes_console.operations.messages_raw import raw_part
 from hermes_console.payloads.view import PREVIEW_BYTES_MAX
 
-IDEMPOTENCY_KEY: Final = OpenApiParameter(
-    "Idempotency-Key",
-    str,
-    OpenApiParameter.HEADER,
-    description="The same request sent twice with one key acts once.",
-)
 TROUBLES: Final = problems(404, 409, 422, 501, 502, 503, 504)
 PRODUCE_TROUBLES: Final = problems(404, 409, 413, 422, 501, 502, 503, 504, 507)
 PRODUCE_EXAMPLE: Final = {
@@ -87,7 +81,6 @@ class Records(TopicRecords):
         operation_id="record_produce",
         summary="Produce one message",
         description="Answered when all in-sync replicas have it.",
-        parameters=[IDEMPOTENCY_KEY],
         request=shapes.ProduceSerializer,
         responses={201: shapes.ProducedSerializer, **PRODUCE_TROUBLES},
         examples=[OpenApiExample("A JSON value", value=PRODUCE_EXAMPLE, request_only=True)],
@@ -190,7 +183,6 @@ class Searches(AdminView):
             "A job: ask for its state, cancel it, resume it. It looks at what is stored now, from "
             "old to new; until_ms ends it at the first message of that time or later."
         ),
-        parameters=[IDEMPOTENCY_KEY],
         request=shapes.SearchSerializer,
         responses={201: shapes.SearchStateSerializer, **TROUBLES},
         examples=[

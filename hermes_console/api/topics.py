@@ -13,7 +13,7 @@ from rest_framework.response import Response
 
 from hermes_console.accounts.rights import Right
 from hermes_console.api import topics_shapes as shapes
-from hermes_console.api.base import AdminView, idempotent, problems
+from hermes_console.api.base import AdminView, idempotent, if_match_header, problems
 from hermes_console.clusters import Cluster
 from hermes_console.operations import topics
 from hermes_console.operations.configs import VALUE_LENGTH_MAX
@@ -33,19 +33,7 @@ from hermes_console.operations.topics_read import (
 )
 from hermes_console.samples.read import latest_cluster
 
-IF_MATCH: Final = OpenApiParameter(
-    "If-Match",
-    str,
-    OpenApiParameter.HEADER,
-    required=True,
-    description="The ETag of GET …/config, or * for whatever it is.",
-)
-IDEMPOTENCY_KEY: Final = OpenApiParameter(
-    "Idempotency-Key",
-    str,
-    OpenApiParameter.HEADER,
-    description="The same request sent twice with one key acts once.",
-)
+IF_MATCH: Final = if_match_header(of="GET …/config")
 DRY_RUN: Final = OpenApiParameter(
     "dry_run", bool, description="Let the cluster check it and change nothing."
 )
@@ -115,7 +103,6 @@ class TopicList(AdminView):
     @extend_schema(
         operation_id="topic_create",
         summary="Create a topic",
-        parameters=[IDEMPOTENCY_KEY],
         request=shapes.NewTopicSerializer,
         responses={
             200: shapes.CreatedTopicSerializer,
@@ -195,7 +182,6 @@ class TopicPartitions(AdminView):
         operation_id="topic_grow",
         summary="Add partitions",
         description="Keys move: new messages of a key may go to another partition than old ones.",
-        parameters=[IDEMPOTENCY_KEY],
         request=shapes.GrowSerializer,
         responses={
             200: shapes.CreatedTopicSerializer,

@@ -13,12 +13,14 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from hermes_console.accounts.actor import system_actor
 from hermes_console.accounts.models import ApiToken, User
 from hermes_console.accounts.rights import Right, Role
 from hermes_console.accounts.tokens import issue
 from hermes_console.api import throttle
 from hermes_console.api.models import StoredAnswer
-from hermes_console.audit.models import AuditEvent
+from hermes_console.audit.models import AuditEvent, Outcome
+from hermes_console.audit.record import record
 from hermes_console.clusters import Cluster
 from hermes_console.errors import Refused
 
@@ -125,6 +127,21 @@ def test_token_reaches_only_its_clusters_also_after_renaming(user: User, cluster
     assert call("get", "/clusters/renamed").status_code == 200
     Cluster.objects.get(name="renamed").delete()
     assert call("get", "/clusters").json()["clusters"] == []
+
+
+def test_token_for_a_cluster_reads_the_audit_of_that_cluster_alone(
+    user: User, cluster: Cluster
+) -> None:
+    other = Cluster.objects.create(name="other", bootstrap_address="127.0.0.1:1")
+    for where, target in ((cluster, "mine"), (other, "theirs"), (None, "nobody's")):
+        record(system_actor("x"), "t.do", outcome=Outcome.DONE, cluster=where, target=target)
+    ids = {one.target: one.pk for one in AuditEvent.objects.all()}
+    call = caller(make_token(user, Right.AUDIT_READ, clusters=[cluster]))
+    rows = call("get", "/audit").json()["events"]
+    assert [one["target"] for one in rows] == ["mine"]
+    assert call("get", f"/audit/{ids['mine']}").status_code == 200
+    for target in ("theirs", "nobody's"):
+        assert call("get", f"/audit/{ids[target]}").status_code == 404
 
 
 def test_token_makes_no_tokens(call: Call) -> None:
