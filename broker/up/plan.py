@@ -67,8 +67,10 @@ def gateway_plan(options: UpOptions, python: str) -> ChildPlan:
     )
 
 
-def console_plan(options: UpOptions, python: str) -> ChildPlan:
-    """The console with its worker and beat; it migrates its databases, after a backup."""
+def console_plan(options: UpOptions, python: str, own_ports: str = "") -> ChildPlan:
+    """The console with its worker and beat; it migrates its databases, after a backup. `own_ports`
+    is the operator's HERMES_OWN_PORTS: the gateway's port is added to it.
+    """
     return ChildPlan(
         name="console",
         command=(
@@ -81,6 +83,7 @@ def console_plan(options: UpOptions, python: str) -> ChildPlan:
             "HERMES_BOOTSTRAP": options.bootstrap,
             "HERMES_METRICS_URL": f"{options.metrics_url}/metrics",
             "HERMES_CONSOLE_URL": options.console_url,
+            "HERMES_OWN_PORTS": ",".join(filter(None, (own_ports, str(options.gateway_port)))),
         },
         working_directory=options.home,
         ready_url=f"{options.console_url}/readyz",

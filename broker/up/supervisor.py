@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import sys
 import time
@@ -76,7 +77,8 @@ class Supervisor:
             tasks.create_task(self._rotate_logs())
             broker = self._child(broker_plan(self._options, python))
             tasks.create_task(self._keep_running(broker))
-            console = self._child(console_plan(self._options, python))
+            own_ports = os.environ.get("HERMES_OWN_PORTS", "")
+            console = self._child(console_plan(self._options, python, own_ports))
             tasks.create_task(self._keep_running(console))
             gateway = self._child(gateway_plan(self._options, python))
             tasks.create_task(self._keep_running(gateway))
