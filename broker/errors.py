@@ -434,12 +434,20 @@ def error_code(number: int) -> ErrorCode:
 _BY_NUMBER: Final = {int(code): code for code in ErrorCode}
 
 
+MESSAGE_CHARACTERS_MAX: Final = 2_000
+"""A longer message is cut: no answer can carry more than 32,767 bytes, and the peer's own words
+are in it.
+"""
+
+
 class Refusal(Exception):
     """The peer asked wrongly, or what it asked for cannot be done now: one error code and a
     sentence for its user.
     """
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
+        if len(message) > MESSAGE_CHARACTERS_MAX:
+            message = f"{message[: MESSAGE_CHARACTERS_MAX - 1]}…"
         super().__init__(message or code.name)
         self.code = code
         self.message = message

@@ -191,6 +191,24 @@ def test_a_wrong_change_is_refused_with_a_sentence_and_nothing_is_changed(
     assert values(described) == {"segment.bytes": str(1 << 30)}
 
 
+def test_a_refusal_of_a_thousand_settings_fits_into_an_answer(client: WireClient) -> None:
+    """A client reads no text above 32,767 bytes, and version 1 cannot even carry one."""
+    name = "storm"
+    client.call(api.METADATA, 9, _auto(name))
+    settings: dict[str, str | None] = {
+        f"no.such.setting.{number:0100}": "v" for number in range(1000)
+    }
+    for version in (1, 2):
+        code, message = replace(client, TOPIC, name, settings, version=version)
+        assert code == ErrorCode.INVALID_CONFIG
+        assert (message or "").startswith("no.such.setting.0")
+        assert (message or "").endswith("…")
+    settings = {"retention.ms": "٣" * 16_000}
+    code, message = replace(client, TOPIC, name, settings)
+    assert code == ErrorCode.INVALID_CONFIG
+    assert "whole number" in (message or "")
+
+
 def test_validation_only_changes_nothing(client: WireClient) -> None:
     client.create_topic("dry")
     assert alter(client, TOPIC, "dry", ("retention.ms", SET, "1"), dry=True).error_code == 0
