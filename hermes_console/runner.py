@@ -25,7 +25,7 @@ from django.db import connections
 from django.urls import reverse
 from twisted.internet import reactor as twisted_reactor
 
-from hermes_console.accounts.links import create_link, first_administrator
+from hermes_console.accounts.links import create_local_link, first_administrator
 from hermes_console.asgi import application
 from hermes_console.connect import note_own_port
 from hermes_console.embedded import EmbeddedCelery
@@ -120,7 +120,7 @@ class ConsoleServer:
         print(f"ready console={self._host}:{self._port}", flush=True)  # noqa: T201
 
     def _link(self) -> str:
-        path = reverse("accounts:link", args=[create_link(first_administrator())])
+        path = reverse("accounts:link", args=[create_local_link(first_administrator())])
         connections.close_all()
         return f"http://{self._host}:{self._port}{path}"
 

@@ -14,7 +14,6 @@ from broker.commands import text
 from broker.commands.table import COMMON, EXIT_CODES, Area, Argument, Command
 from broker.commands.values import READERS
 
-USAGE_ERROR: Final = 2
 WIDTH: Final = 96
 
 

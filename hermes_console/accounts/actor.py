@@ -86,7 +86,7 @@ def actor_of(request: Any) -> Actor:
 
 
 def system_actor(name: str) -> Actor:
-    """The console itself, for work that nobody asked for."""
+    """The console itself, for what nobody who is signed in asked for."""
     return Actor(
         name=name,
         role=Role.OPERATOR,

@@ -17,26 +17,48 @@ from django.core import signing
 from django.db import transaction
 from django.utils import timezone
 
+from hermes_console.accounts.actor import system_actor
 from hermes_console.accounts.models import SignInLink, User
 from hermes_console.accounts.rights import Role
+from hermes_console.audit.models import Outcome
+from hermes_console.audit.record import record
 
 FIRST_ADMINISTRATOR: Final = "admin"
 LIFETIME: Final = timedelta(minutes=15)
 INVITATION_LIFETIME: Final = timedelta(hours=24)
 """Of a link that an operator hands to somebody else."""
 TOKEN_BYTES: Final = 32
+LOCAL_ACTOR: Final = "console"
 SALT: Final = "hermes.sign-in-link"
 
 
 def first_administrator() -> User:
-    """The operator that links sign in: made without a password when there is no open one."""
+    """The operator that links sign in: made without a password when there is no open one; that is
+    recorded. Raises AuditUnavailable.
+    """
     user = User.objects.filter(role=Role.OPERATOR, is_active=True).order_by("pk").first()
     if user is not None:
         return user
     user = User(username=_free_name(), role=Role.OPERATOR)
     user.set_unusable_password()
+    _record("account.create", user, {"role": user.role})
     user.save()
     return user
+
+
+def create_local_link(user: User) -> str:
+    """As `create_link`, by whoever runs the console on its machine; recorded. Raises
+    AuditUnavailable.
+    """
+    _record(
+        "account.sign-in-link", user, {"valid_for_minutes": int(LIFETIME.total_seconds() // 60)}
+    )
+    return create_link(user)
+
+
+def _record(action: str, user: User, after: dict[str, object]) -> None:
+    actor = system_actor(LOCAL_ACTOR)
+    record(actor, action, outcome=Outcome.DONE, target=user.username, after=after)
 
 
 def _free_name() -> str:

@@ -20,9 +20,6 @@ from hermes_console.operations.messages import no_partition, topic_facts
 CONTENT_BYTES_MAX: Final = 700 * 1024
 """Key, value and headers together: what fits a form or a request of the console (1 MiB as sent)."""
 HEADERS_MAX: Final = 100
-BATCH_OVERHEAD_BYTES: Final = 61
-RECORD_OVERHEAD_BYTES: Final = 36
-HEADER_OVERHEAD_BYTES: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +39,6 @@ class NewMessage:
         """Bytes of the content."""
         headers = sum(len(name.encode()) + len(value or b"") for name, value in self.headers)
         return len(self.key or b"") + len(self.value or b"") + headers
-
-    @property
-    def batch_bytes_max(self) -> int:
-        """At most what the broker compares with max.message.bytes."""
-        overhead = BATCH_OVERHEAD_BYTES + RECORD_OVERHEAD_BYTES
-        return self.size + overhead + HEADER_OVERHEAD_BYTES * len(self.headers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from broker.client.batches import Batch, Record, encode_varint, marker_of
+from broker.client.batches import Batch, encode_varint, marker_of
 
 NO_PRODUCER_ID: Final = -1
 SEQUENCE_SPACE: Final = 2**31
@@ -73,11 +73,6 @@ def messages_of(batch: Batch, partition: int, start: int, end: int) -> Iterator[
 def key_pattern(key: bytes) -> bytes:
     """How a record with that key holds it: bytes that must be in an unpacked batch."""
     return encode_varint(len(key)) + key
-
-
-def is_data(record: Message | Record) -> bool:
-    """Not a transaction's marker."""
-    return not getattr(record, "control", "")
 
 
 def _sequence(base_sequence: int, delta: int) -> int | None:

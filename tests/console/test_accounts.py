@@ -20,6 +20,7 @@ from hermes_console.accounts.links import (
     use_link,
 )
 from hermes_console.accounts.models import SignInLink, User
+from hermes_console.audit.models import AuditEvent
 from tests.console.conftest import PASSWORD
 
 pytestmark = pytest.mark.django_db(databases="__all__")
@@ -48,6 +49,9 @@ def test_command_prints_a_link_for_a_named_account(
     link = capsys.readouterr().out.strip().removeprefix("http://testserver")
     client.post(link)
     assert client.session["_auth_user_id"] == str(viewer.pk)
+    made = AuditEvent.objects.get(action="account.sign-in-link")
+    assert (made.via, made.target, made.outcome) == ("system", "vera", "done")
+    assert link.rsplit("/", 1)[1] not in str(made.after)
     with pytest.raises(CommandError, match="no account named 'nobody'"):
         call_command("signin_link", "--user", "nobody")
 
@@ -90,6 +94,8 @@ def test_first_administrator_is_made_once_and_without_a_password() -> None:
     assert first_administrator() == first_administrator()
     assert User.objects.count() == 1
     assert not first_administrator().has_usable_password()
+    made = AuditEvent.objects.get(action="account.create")
+    assert (made.via, made.target) == ("system", first_administrator().username)
 
 
 def test_command_prints_a_link_that_works(client: Client) -> None:

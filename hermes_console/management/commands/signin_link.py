@@ -8,7 +8,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.urls import reverse
 
-from hermes_console.accounts.links import LIFETIME, create_link, first_administrator
+from hermes_console.accounts.links import LIFETIME, create_local_link, first_administrator
 from hermes_console.accounts.models import User
 from hermes_console.storage import prepare_storage
 
@@ -33,7 +33,7 @@ class Command(BaseCommand):
 
     def handle(self, *_args: Any, **options: Any) -> None:
         prepare_storage()
-        token = create_link(self._owner(options["user"]))
+        token = create_local_link(self._owner(options["user"]))
         address = options["url"] or settings.ENVIRONMENT.console_url
         self.stdout.write(address.rstrip("/") + reverse("accounts:link", args=[token]))
         minutes = int(LIFETIME.total_seconds() // 60)

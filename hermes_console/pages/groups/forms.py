@@ -40,13 +40,6 @@ class Fields(Protocol):
     def __contains__(self, name: str, /) -> bool: ...
 
 
-class TopicChoice(Protocol):
-    """A topic that the form offers."""
-
-    @property
-    def name(self) -> str: ...
-
-
 @dataclass(frozen=True, slots=True)
 class OffsetsForm:
     """`is_filled` is False when the form is only opened. `errors` by field; `values` by place."""
