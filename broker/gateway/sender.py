@@ -103,7 +103,7 @@ class Owner(Protocol):
 
 
 class Sender:
-    """`start` it; `submit` puts; `close` it in the end."""
+    """`start` it; append puts to a `lane` and tell it `on_appended`; `close` it in the end."""
 
     def __init__(self, cluster: Cluster, timeout_ms: int) -> None:
         self._cluster = cluster

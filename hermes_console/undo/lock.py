@@ -12,10 +12,13 @@ from typing import Final
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from hermes_console.connect import CALL_MS_MAX
 from hermes_console.undo.models import GroupLock
 
-LOCK: Final = timedelta(seconds=60)
-"""Longer than all calls of one act together."""
+CALLS_MAX: Final = 12
+"""Of one act: what it reads, changes, and reads back."""
+LOCK: Final = timedelta(milliseconds=CALLS_MAX * CALL_MS_MAX)
+"""As long as all calls of one act can take: a slow cluster must not let in a second one."""
 
 
 @contextmanager
