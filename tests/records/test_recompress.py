@@ -56,6 +56,16 @@ def test_what_does_not_unpack_is_refused() -> None:
     assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
+def test_what_unpacks_to_a_multiple_of_itself_stays_as_it_was_sent() -> None:
+    bomb = memoryview(build_batch([(None, bytes(8_000_000))], timestamp_ms=1, compression="zstd"))
+    assert len(bomb) < 10_000
+    assert recompress(bomb, CODECS.index("gzip")) is bomb
+    large = [(None, bytes(1_048_000))]
+    usual = memoryview(build_batch(large, timestamp_ms=1, compression="none"))
+    packed = recompress(usual, CODECS.index("lz4"))
+    assert read_header(packed).attributes & CODEC_MASK == CODECS.index("lz4")
+
+
 def test_the_values_of_the_setting() -> None:
     assert stored_codec("producer") is None
     assert [stored_codec(name) for name in ("uncompressed", "gzip", "zstd")] == [0, 1, 4]
