@@ -2,12 +2,14 @@
 
 `hermes __complete WORD… CURRENT` prints one candidate a line (word, tab, what it is). Names of
 topics, groups and brokers come from the cluster, within NAMES_TIMEOUT_MS; a cluster that does not
-answer offers none, and never an error in the middle of somebody's command line.
+answer offers none, and never an error in the middle of somebody's command line. Names that a shell
+would not take as one plain word are left out: anybody may call a group $(reboot).
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
@@ -165,7 +167,8 @@ def _values(argument: Argument, current: str, given: Sequence[str]) -> list[Cand
     kind = argument.names.value
     if argument.names is Names.CONFIG_OWNER:
         kind = next((word for word in given if word in ("topic", "group", "broker")), "")
-    return _beginning([Candidate(name) for name in _names(kind, given)], current)
+    names = [name for name in _names(kind, given) if shlex.quote(name) == name]
+    return _beginning([Candidate(name) for name in names], current)
 
 
 def _names(kind: str, given: Sequence[str]) -> list[str]:

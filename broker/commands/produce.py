@@ -89,15 +89,9 @@ async def produce(context: Context) -> int:
     if tally.failure is not None:
         reason = f"stopped after {text.plural(tally.count, 'record')}: {tally.failure}"
         if isinstance(tally.failure, ClientError):
-            raise type_of(tally.failure, reason)
+            tally.failure.args = (reason,)  # its kind stays, and with it the exit code
         raise tally.failure
     return 0
-
-
-def type_of(failure: ClientError, reason: str) -> ClientError:
-    """The failure with `reason` as its text, so that code and exit status stay."""
-    failure.args = (reason,)
-    return failure
 
 
 async def _records(context: Context) -> AsyncIterator[Parsed]:

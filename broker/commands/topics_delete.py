@@ -10,6 +10,7 @@ from broker.client.failure import BrokerRefusal
 from broker.commands import text
 from broker.commands.context import Context, Refused
 from broker.commands.terminal import int64
+from broker.commands.values import Start
 from broker.model import TopicPartition
 
 GROUPS_NAMED_MAX: Final = 10
@@ -153,7 +154,7 @@ async def _limits(
                 f"{options.before} yet: choose with --partitions, or use --all"
             )
         return {where: max(start, options.before) for where, (start, _) in bounds.items()}
-    moment = text.read_time(options.before_time, context.now_ms())
+    moment = Start("time", time_text=options.before_time).time_ms(context.now_ms())
     found = await admin_groups.offsets_at(context.cluster, dict.fromkeys(bounds, moment))
     return {
         where: found[where].offset if found[where].offset >= 0 else end

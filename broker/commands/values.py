@@ -26,8 +26,10 @@ class Start(NamedTuple):
     time_text: str = ""
 
     def time_ms(self, now_ms: int) -> int:
-        """For kind "time"."""
-        return read_time(self.time_text, now_ms)
+        """For kind "time"; 0 for what is before 1970: ListOffsets takes a time below 0 for
+        something else (-1 is the end).
+        """
+        return max(0, read_time(self.time_text, now_ms))
 
 
 def read_start(word: str) -> Start:

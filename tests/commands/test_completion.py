@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from broker.cli import COMMANDS, main
-from broker.client.blocking import BlockingClient
+from broker.client.blocking import BlockingClient, TopicPartition
 from broker.commands.completion import SHELLS, Candidate, candidates, script
 from broker.commands.tree import AREAS
 from tests.commands.conftest import ROOT
@@ -60,6 +60,22 @@ def test_names_come_from_the_cluster(
     assert node in words("config", "describe", "broker", "")
     assert words("groups", "describe", topic) == []
     assert topic in words("groups", "reset", "g", "--topic", topic[:-1])
+
+
+def test_names_that_a_shell_would_carry_out_are_not_offered(
+    bootstrap: str, client: BlockingClient, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HERMES_BOOTSTRAP", bootstrap)
+    where = {TopicPartition(topic, 0): 0}
+    for name in (
+        f"{topic}-plain",
+        f"{topic}-$(reboot)",
+        f"{topic}-`x`",
+        f"{topic}-;x",
+        f"{topic} x",
+    ):
+        client.set_committed_offsets(name, where)
+    assert words("groups", "describe", topic) == [f"{topic}-plain"]
 
 
 def test_a_cluster_that_is_not_there_offers_nothing(free_port: Callable[[], int]) -> None:

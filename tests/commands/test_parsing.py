@@ -111,13 +111,22 @@ def test_no_places(word: str) -> None:
         ("-15m", NOW_MS - 900_000),
         ("-1h30m", NOW_MS - 5_400_000),
         ("-250ms", NOW_MS - 250),
+        ("-99999999999d", 0),
+        ("0001-01-01", 0),
     ],
 )
 def test_times(word: str, wanted: int) -> None:
     assert read_time(word, NOW_MS) == wanted
 
 
-@pytest.mark.parametrize("word", ["", "-", "-1x", "yesterday", "2026-13-01", "1h", "-1h 5m"])
+@pytest.mark.parametrize("word", ["1969-12-31T23:59:59.999Z", "1969-01-01", "-99999d"])
+def test_a_time_before_1970_is_none_of_the_special_ones(word: str) -> None:
+    assert Start("time", time_text=word).time_ms(NOW_MS) == 0
+
+
+@pytest.mark.parametrize(
+    "word", ["", "-", "-1x", "yesterday", "2026-13-01", "1h", "-1h 5m", "9" * 19]
+)
 def test_no_times(word: str) -> None:
     with pytest.raises(BadText):
         read_time(word, NOW_MS)
