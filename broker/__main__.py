@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
-from broker.cli import main
+
+def run() -> int:
+    """The exit code. While modules load, Ctrl-C ends the process as it ends any other program: no
+    traceback. Where it is ignored (`nohup`, a background job) it stays so.
+    """
+    on_interrupt = signal.getsignal(signal.SIGINT)
+    if on_interrupt is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from broker.cli import main
+
+    signal.signal(signal.SIGINT, on_interrupt)
+    return main(sys.argv[1:])
+
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run())

@@ -3,11 +3,14 @@ progress.
 
 With `--json` standard output gets one JSON document (JSON_SHAPE), or one object a line from
 `consume`. Nothing is buffered beyond a write's own text. A reader that went away raises
-BrokenPipeError, which `main` handles.
+BrokenPipeError, and output that cannot be written OutputFault; `main` handles both. What the
+terminal's encoding lacks is escaped.
 """
 
 from __future__ import annotations
 
+import codecs
+import io
 import json
 import os
 import sys
@@ -27,6 +30,10 @@ JSON_SHAPE: Final = (
 
 class Declined(Exception):
     """The person said no, or nobody could be asked."""
+
+
+class OutputFault(Exception):
+    """Standard output cannot be written: a full disk, a closed descriptor."""
 
 
 class Terminal:
@@ -52,6 +59,10 @@ class Terminal:
         self._source = sys.stdin if source is None else source
         self._progress_ms = -1e18
         self._has_progress = False
+        if isinstance(self._out, io.TextIOWrapper):
+            self._out.reconfigure(errors="backslashreplace")
+        name = getattr(self._out, "encoding", None) or "utf-8"
+        self._is_json_ascii = codecs.lookup(name).name != "utf-8"
 
     @property
     def has_failed(self) -> bool:
@@ -60,14 +71,12 @@ class Terminal:
     def line(self, words: str = "") -> None:
         """A line of the result; nothing with --json."""
         if not self.is_json:
-            self._clear_progress()
-            self._out.write(words + "\n")
+            self._write(words + "\n")
 
     def table(self, heading: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         """A table of the result; nothing with --json."""
         if not self.is_json:
-            self._clear_progress()
-            self._out.write("\n".join(text.layout(heading, rows)) + "\n")
+            self._write("\n".join(text.layout(heading, rows)) + "\n")
 
     def item(self, **fields: Any) -> None:
         """An item of the JSON document."""
@@ -77,11 +86,13 @@ class Terminal:
     def raw(self, content: bytes) -> None:
         """Bytes as they are, for records."""
         self._clear_progress()
-        self._out.flush()
-        self._out.buffer.write(content)
+        with _OUTPUT:
+            self._out.flush()
+            self._out.buffer.write(content)
 
     def flush(self) -> None:
-        self._out.flush()
+        with _OUTPUT:
+            self._out.flush()
 
     @property
     def is_out_a_terminal(self) -> bool:
@@ -107,13 +118,12 @@ class Terminal:
         self._clear_progress()
         if self.is_json:
             document = {"command": self._command, "items": self.items, "errors": self.errors}
-            self._out.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
-        self._out.flush()
+            self._write(json.dumps(document, indent=2, ensure_ascii=self._is_json_ascii) + "\n")
+        self.flush()
 
     def json_line(self, fields: dict[str, Any]) -> None:
         """One object of a stream of them."""
-        self._clear_progress()
-        self._out.write(json.dumps(fields, ensure_ascii=False) + "\n")
+        self._write(json.dumps(fields, ensure_ascii=self._is_json_ascii) + "\n")
 
     def progress(self, words: str, *, done: int, total: int | None = None) -> None:
         """How far long work is: on a terminal alone, twice a second at most, on one line that
@@ -146,11 +156,30 @@ class Terminal:
             msg = "not confirmed: what was typed is something else. Nothing was changed"
             raise Declined(msg)
 
+    def _write(self, words: str) -> None:
+        self._clear_progress()
+        with _OUTPUT:
+            self._out.write(words)
+
     def _clear_progress(self) -> None:
         if self._has_progress:
             self._err.write("\r\x1b[K")
             self._err.flush()
             self._has_progress = False
+
+
+class _Output:
+    """Around a write to standard output."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
+            raise OutputFault(f"the output cannot be written: {error.strerror}") from error
+
+
+_OUTPUT: Final = _Output()
 
 
 def int64(number: int | None) -> str | None:

@@ -27,6 +27,10 @@ TIME_FORMS: Final = (
 )
 
 
+MS_DIGITS_MAX: Final = 18
+"""So many digits fit 64 bits."""
+
+
 class BadText(ValueError):
     """What was typed cannot be read; the text says what can."""
 
@@ -96,18 +100,20 @@ def time(timestamp_ms: int) -> str:
 
 
 def read_time(text: str, now_ms: int) -> int:
-    """Milliseconds since 1970 for one of TIME_FORMS. Raises BadText."""
+    """Milliseconds since 1970, not before it, for one of TIME_FORMS. Raises BadText."""
     if text.isdecimal():
+        if len(text) > MS_DIGITS_MAX:
+            raise BadText(f"not a time: {text!r} is more milliseconds than there are")
         return int(text)
     if text.startswith("-") and len(text) > 1:
-        return now_ms - read_span(text[1:])
+        return max(0, now_ms - read_span(text[1:]))
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise BadText(f"not a time: {text!r}; write {TIME_FORMS}") from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return (moment - _EPOCH) // _MS
+    return max(0, (moment - _EPOCH) // _MS)
 
 
 def read_span(text: str) -> int:

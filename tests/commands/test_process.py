@@ -113,6 +113,93 @@ def test_a_reader_that_goes_away_is_no_error(
         assert reader.stderr.read() == b""
 
 
+def in_shell(environment: dict[str, str], line: str) -> subprocess.CompletedProcess[bytes]:
+    """Runs a line of sh in which $hermes is the command."""
+    return subprocess.run(
+        ["sh", "-c", line],
+        env={**environment, "hermes": f"{sys.executable} -m broker"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_help_that_nobody_reads_is_no_error(environment: dict[str, str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "broker", "topics", "--help"],
+        env=environment,
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [(">/dev/full", "No space left on device"), (">&-", "Bad file descriptor")],
+)
+@pytest.mark.parametrize(
+    "words", ["topics list", "topics list --json", "consume TOPIC --exit", "topics --help"]
+)
+def test_output_that_cannot_be_written_is_said(
+    environment: dict[str, str],
+    client: BlockingClient,
+    topic: str,
+    words: str,
+    target: str,
+    reason: str,
+) -> None:
+    client.produce(topic, b"x", partition=0)
+    done = in_shell(environment, f"$hermes {words.replace('TOPIC', topic)} {target}")
+    assert done.stderr.decode() == f"hermes: the output cannot be written: {reason}\n"
+    assert done.returncode == 1
+
+
+def test_a_closed_input_is_an_empty_one(environment: dict[str, str], topic: str) -> None:
+    done = in_shell(environment, f"$hermes produce {topic} <&-")
+    assert (done.returncode, done.stderr) == (0, b"")
+    done = in_shell(environment, f"$hermes topics delete {topic} <&-")
+    assert done.returncode == 1
+    assert b"nobody is there" in done.stderr
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_json_is_whole_in_every_encoding(
+    run_process: Run, client: BlockingClient, topic: str, encoding: str
+) -> None:
+    client.produce(topic, "é€😀".encode(), partition=0)
+    ended = run_process("consume", topic, "--json", "--exit", PYTHONIOENCODING=encoding)
+    assert [row["value"] for row in ended.lines] == ["é€😀"]
+
+
+INTERRUPTED_WHILE_LOADING = """
+import os, signal, sys
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == "broker.cli":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+from broker.__main__ import run
+sys.argv[1:] = ["version"]
+sys.exit(run())
+"""
+
+
+def test_an_interrupt_while_modules_load_leaves_no_traceback() -> None:
+    code = INTERRUPTED_WHILE_LOADING
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
+    words[-1] = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN){code}"
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_an_interrupted_member_leaves_its_group_and_has_committed(
     environment: dict[str, str], client: BlockingClient, topic: str
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -272,7 +272,7 @@ def replace(
     client: WireClient,
     kind: int,
     name: str,
-    settings: dict[str, str | None],
+    settings: Mapping[str, str | None],
     *,
     dry: bool = False,
     version: int = 2,
