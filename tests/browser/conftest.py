@@ -12,17 +12,21 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
+
+from tests.support import with_kafka
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 READY_S_MAX = 60.0
 STOP_S_MAX = 40.0
-READY = re.compile(r"HermesMQ is ready: .*?console (\S+) .*?sign in once: (\S+)")
+READY = re.compile(r"HermesMQ is ready: Kafka (\S+) .*?console (\S+) .*?sign in once: (\S+)")
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = [
     "--headless",
@@ -34,8 +38,12 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+EXPECT_MS = 30_000
+"""What a page is given to show something: a machine that does more than this is slow, not wrong."""
 SCREENSHOTS = "HERMES_SCREENSHOTS"
 """Names the directory that pictures of the pages go to; without it they go to a temporary one."""
+
+expect.set_options(timeout=EXPECT_MS)
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,7 @@ class Installation:
 
     console: str
     sign_in_link: str
+    kafka: str
     data: Path
 
 
@@ -55,11 +64,9 @@ class Watched:
     problems: list[str] = field(default_factory=list)
 
 
-@pytest.fixture(scope="session")
-def installation(
-    tmp_path_factory: pytest.TempPathFactory, free_port: Callable[[], int]
-) -> Iterator[Installation]:
-    data = tmp_path_factory.mktemp("up")
+@contextmanager
+def running_installation(data: Path) -> Iterator[Installation]:
+    """`hermes up --demo` on free ports, ready inside, stopped afterwards as by Ctrl-C."""
     log = data / "up.log"
     flags = ("--kafka-port", "--gateway-port", "--console-port", "--metrics-port")
     ports = [word for flag in flags for word in (flag, str(free_port()))]
@@ -77,7 +84,7 @@ def installation(
             assert process.poll() is None, f"hermes up ended: {log.read_text()}"
             assert time.monotonic() < end, f"hermes up is not ready: {log.read_text()}"
             time.sleep(0.1)
-        yield Installation(ready[1], ready[2], data)
+        yield Installation(ready[2], ready[3], ready[1], data)
         process.send_signal(signal.SIGTERM)
         assert process.wait(STOP_S_MAX) == 0, log.read_text()
     finally:
@@ -86,8 +93,8 @@ def installation(
             process.wait()
 
 
-@pytest.fixture(scope="session")
-async def browser() -> AsyncIterator[Browser]:
+@asynccontextmanager
+async def running_browser() -> AsyncIterator[Browser]:
     executable = next(filter(None, map(shutil.which, CHROMIUM)))
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=executable, args=ARGUMENTS)
@@ -95,14 +102,39 @@ async def browser() -> AsyncIterator[Browser]:
         await browser.close()
 
 
-@pytest.fixture(scope="session")
-async def cookies(browser: Browser, installation: Installation) -> list[dict[str, object]]:
-    """The session that the one-time link gives: the link is used once for all tests."""
-    context = await browser.new_context()
+async def sign_in(context: BrowserContext, installation: Installation) -> None:
+    """By the one-time link, which works once in an installation."""
     page = await context.new_page()
     await page.goto(installation.sign_in_link)
     await page.get_by_role("button", name="Sign in").click()
     await page.wait_for_url("**/clusters/local/")
+    await page.close()
+
+
+@pytest.fixture(scope="session")
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    with running_installation(tmp_path_factory.mktemp("up")) as installation:
+        yield installation
+
+
+@pytest.fixture(scope="session")
+def apache_kafka() -> Iterator[str]:
+    """The bootstrap address of an Apache Kafka of this session, gone afterwards."""
+    with with_kafka.apache_kafka() as bootstrap:
+        yield bootstrap
+
+
+@pytest.fixture(scope="session")
+async def browser() -> AsyncIterator[Browser]:
+    async with running_browser() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="session")
+async def cookies(browser: Browser, installation: Installation) -> list[dict[str, object]]:
+    """The session that the one-time link gives: the link is used once for all tests."""
+    context = await browser.new_context()
+    await sign_in(context, installation)
     found = await context.cookies()
     await context.close()
     return found  # type: ignore[return-value]

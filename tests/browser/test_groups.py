@@ -18,16 +18,13 @@ from tests.console.kafka_world import World, new_name
 
 pytestmark = [pytest.mark.apt("chromium"), pytest.mark.timeout(300)]
 GROUPS = "/clusters/local/groups/"
-KAFKA = re.compile(r"HermesMQ is ready: Kafka (\S+)")
 TARGET_PX = 24
 SOON_MS = 40_000
 
 
 @pytest.fixture(scope="module")
 def world(installation: Installation) -> World:
-    found = KAFKA.search((installation.data / "up.log").read_text())
-    assert found is not None
-    return World(found[1])
+    return World(installation.kafka)
 
 
 @pytest.fixture

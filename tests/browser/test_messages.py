@@ -29,9 +29,7 @@ JSON = (
 
 @pytest.fixture(scope="session")
 def bootstrap(installation: Installation) -> str:
-    found = re.search(r"Kafka (\S+:\d+)", (installation.data / "up.log").read_text())
-    assert found
-    return found[1]
+    return installation.kafka
 
 
 def new_topic(bootstrap: str, partitions: int = 3, **config: str) -> str:
