@@ -27,7 +27,7 @@ from hermes_console.operations.messages import (
 from hermes_console.operations.messages_rows import Message
 from hermes_console.searches.criteria import BadCriteria, Criteria
 from hermes_console.searches.models import SearchHit, SearchJob, State
-from hermes_console.searches.tasks import search_slice
+from hermes_console.searches.tasks import ask_for_slice
 
 HITS_PER_RUN: Final = 500
 HITS_MAX: Final = 10_000
@@ -35,6 +35,7 @@ HITS_PAGE: Final = 20
 HIT_BYTES: Final = 64 * 1024
 RUNNING_MAX: Final = 8
 """Searches in work at once, over all clusters: they share the worker."""
+QUEUE_DOWN: Final = "It waits: the task queue cannot be reached. It begins when the queue is back."
 KEPT_MAX: Final = 200
 LISTED_MAX: Final = 20
 
@@ -82,7 +83,7 @@ def start_search(actor: Actor, cluster: Cluster, topic: str, criteria: Criteria)
             updated_at_ms=now_ms,
         )
         act.after = {"search": job.key, "offsets": str(job.total_records)}
-        search_slice.delay(job.key, job.slice_number)
+        _ask_for_slice(job)
     _forget_old(cluster)
     return job
 
@@ -154,8 +155,8 @@ def resume_search(actor: Actor, cluster: Cluster, topic: str, key: str) -> Searc
         if not is_changed:
             raise Refused(409, "changed-meanwhile", "Somebody resumed it already.")
         act.after = {"search": key, "slice": number}
-        search_slice.delay(key, number)
         job.refresh_from_db()
+        _ask_for_slice(job)
     return job
 
 
@@ -219,6 +220,16 @@ def _ranges(
             low, high = ranges[where.partition]
             into[where.partition] = min(max(low, found.offset if found.offset >= 0 else high), high)
     return starts, {number: max(end, starts[number]) for number, end in ends.items()}
+
+
+def _ask_for_slice(job: SearchJob) -> None:
+    """Have the search's next slice done; when the queue is down, the search says that it waits."""
+    if ask_for_slice(job.key, job.slice_number):
+        return
+    SearchJob.objects.filter(
+        pk=job.pk, slice_number=job.slice_number, state=State.RUNNING, lease_owner=""
+    ).update(reason=QUEUE_DOWN)
+    job.refresh_from_db()
 
 
 def _forget_old(cluster: Cluster) -> None:

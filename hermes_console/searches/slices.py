@@ -44,7 +44,7 @@ def run_slice(key: str, number: int) -> int | None:
     now_ms = _now_ms()
     is_ours = SearchJob.objects.filter(
         key=key, slice_number=number, state=State.RUNNING, lease_until_ms__lte=now_ms
-    ).update(lease_owner=owner, lease_until_ms=now_ms + LEASE_MS)
+    ).update(lease_owner=owner, lease_until_ms=now_ms + LEASE_MS, reason="")
     if not is_ours:
         return None
     job = SearchJob.objects.select_related("cluster").get(key=key)

@@ -179,3 +179,34 @@ def test_workers_share_a_search_and_a_death_or_a_second_delivery_changes_nothing
         browser.call(f"{path}/resume", {})
         done = browser.wait(path, lambda found: found["state"] != "running")
         assert (done["state"], done["found_count"]) == ("full", 1_000)
+
+
+@pytest.mark.apt("redis-server")
+def test_a_search_that_starts_while_the_queue_is_down_waits_for_it(
+    tmp_path: Path, free_port: FreePort
+) -> None:
+    port = free_port()
+    with ExitStack() as stack:
+        broker = stack.enter_context(BrokerProcess(tmp_path))
+        topic = fill(World(broker.bootstrap), count=100)
+        variables = {"HERMES_REDIS_URL": f"redis://127.0.0.1:{port}/0"}
+        with redis(port, tmp_path):
+            console = stack.enter_context(
+                ConsoleProcess(
+                    tmp_path / "console",
+                    bootstrap=broker.bootstrap,
+                    variables=variables,
+                    arguments=("--tasks",),
+                )
+            )
+            browser = Browser(console)
+        body = {"key_equals": {"content": "needle"}}
+        job = browser.call(f"{address(topic)}/searches", body)
+        path = f"{address(topic)}/searches/{job['key']}"
+        assert job["state"] == "running"
+        assert "the task queue cannot be reached" in job["reason"]
+        browser.call(f"{path}/cancel", {})
+        assert "the task queue cannot be reached" in browser.call(f"{path}/resume", {})["reason"]
+        stack.enter_context(redis(port, tmp_path))
+        done = browser.wait(path, lambda found: found["state"] != "running")
+        assert (done["state"], done["found_count"]) == ("done", 1)
