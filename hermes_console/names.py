@@ -37,7 +37,10 @@ def encode_name(name: str) -> str:
 
 
 def decode_name(segment: str) -> str:
-    """The name behind a path segment. Raises ValueError for one that `encode_name` never makes."""
+    """The name behind a path segment. Raises ValueError for one that `encode_name` never makes, and
+    for names that no database can be asked for: with NUL (PostgreSQL), with half of a surrogate
+    pair (no broker has such).
+    """
     if not segment.startswith(ESCAPE):
         if not PLAIN.fullmatch(segment):
             raise ValueError(segment)
@@ -45,9 +48,17 @@ def decode_name(segment: str) -> str:
     encoded = segment[1:]
     try:
         raw = base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
-        name = raw.decode("utf-8", "surrogatepass")
+        name = raw.decode()
     except (binascii.Error, UnicodeDecodeError) as error:
         raise ValueError(segment) from error
-    if encode_name(name) != segment:
+    if not is_storable(name) or encode_name(name) != segment:
         raise ValueError(segment)
     return name
+
+
+def is_storable(name: str) -> bool:
+    """Whether every database keeps it as text, and can be asked for it."""
+    try:
+        return b"\0" not in name.encode()
+    except UnicodeEncodeError:
+        return False

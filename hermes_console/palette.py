@@ -38,7 +38,7 @@ def palette(request: HttpRequest) -> JsonResponse:
     so in `note`.
     """
     wanted = request.GET.get("q", "").strip()[:QUERY_LENGTH_MAX]
-    name = request.GET.get("cluster", "")
+    name = request.GET.get("cluster", "").replace("\0", "")
     cluster = Cluster.objects.filter(name=name).first() or default_cluster()
     found: list[Entry] = []
     note = ""

@@ -10,6 +10,7 @@ from broker.client.blocking import TopicPartition
 from hermes_console.clusters import Cluster
 from hermes_console.connect import client_for
 from hermes_console.errors import Refused
+from hermes_console.names import is_storable
 from hermes_console.operations.topics_read import Topic
 from hermes_console.samples.models import GroupLatest
 from hermes_console.samples.snapshot import (
@@ -59,7 +60,7 @@ def read_readers(
     """
     wanted = set(topics)
     groups = [one for one in (snapshot.groups if snapshot else ()) if wanted & set(one.topics)]
-    names = [one.name for one in groups][:READERS_MAX]
+    names = [one.name for one in groups if is_storable(one.name)][:READERS_MAX]
     details = {
         row.name: GroupDetail.from_text(row.payload)
         for row in GroupLatest.objects.filter(cluster_id=cluster.pk, name__in=names)

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from django.db.models import BigIntegerField, ExpressionWrapper, F, Max
 from django.db.models.expressions import CombinedExpression
 
+from hermes_console.names import is_storable
 from hermes_console.samples.models import ClusterLatest, ClusterSample, GroupLatest, GroupSample
 from hermes_console.samples.snapshot import ClusterSnapshot, GroupDetail
 from hermes_console.samples.thinning import level_for
@@ -65,6 +66,8 @@ def latest_cluster(cluster_id: int) -> ClusterSnapshot | None:
 
 def latest_group(cluster_id: int, name: str) -> GroupDetail | None:
     """One group with its partitions and members; None when there is no such group."""
+    if not is_storable(name):
+        return None
     row = GroupLatest.objects.filter(cluster_id=cluster_id, name=name).first()
     return None if row is None else GroupDetail.from_text(row.payload)
 
@@ -98,7 +101,7 @@ def sparklines(
     rows = (
         GroupSample.objects.filter(
             series__cluster_id=cluster_id,
-            series__group__in=names,
+            series__group__in=[name for name in names if is_storable(name)],
             resolution_s=level_for(until_s - since_s).resolution_s,
             at_s__gte=since_s,
             at_s__lt=until_s,

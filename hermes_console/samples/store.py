@@ -10,6 +10,7 @@ from typing import Final
 from django.conf import settings
 from django.db import connections, transaction
 
+from hermes_console.names import is_storable
 from hermes_console.samples.models import (
     RAW_RESOLUTION_S,
     ClusterLatest,
@@ -29,7 +30,11 @@ INSERT_SAMPLE: Final = (
 
 
 class SampleStore:
-    """The rows of one cluster. Remembers what it wrote, to leave out what did not change."""
+    """The rows of one cluster. Remembers what it wrote, to leave out what did not change.
+
+    A group whose name PostgreSQL cannot keep stands in the cluster's list alone: whoever may join a
+    group may call it so, and must not stop the history of all others.
+    """
 
     def __init__(self, cluster_id: int) -> None:
         self._cluster_id = cluster_id
@@ -42,6 +47,8 @@ class SampleStore:
         texts, parts = {}, {}
         for detail in details:
             name = detail.summary.name
+            if not is_storable(name):
+                continue
             texts[name], of_partitions = detail_text(detail, self._parts.get(name))
             parts[name] = (detail, of_partitions)
         self._parts = parts
@@ -106,14 +113,15 @@ class SampleStore:
             ],
             ignore_conflicts=True,
         )
-        series = self._series_of([group.name for group in snapshot.groups])
+        groups = [group for group in snapshot.groups if is_storable(group.name)]
+        series = self._series_of([group.name for group in groups])
         # Thousands of rows a second: without a model instance for each, at a fifth of the cost.
         with connections[settings.SAMPLES_DATABASE].cursor() as cursor:
             cursor.executemany(
                 INSERT_SAMPLE,
                 [
                     (series[group.name], RAW_RESOLUTION_S, at_s, group.lag, group.lag_seconds)
-                    for group in snapshot.groups
+                    for group in groups
                 ],
             )
 

@@ -8,6 +8,7 @@ import time
 import pytest
 from django.conf import settings
 from django.db import connections
+from django.test import Client
 
 from hermes_console.clusters import Cluster
 from hermes_console.live.sampler import pause_s
@@ -53,6 +54,24 @@ def test_group_that_is_gone_leaves_the_latest_but_keeps_its_history(cluster: Clu
     assert latest_group(cluster.pk, "other") is None
     history = group_history(cluster.pk, "other", since_s=NOW_S - 10, until_s=NOW_S + 10)
     assert [point.lag for point in history] == [2]
+
+
+def test_group_with_a_name_that_postgresql_cannot_keep_stops_nobody(
+    cluster: Cluster, signed_in: Client
+) -> None:
+    hostile, usual = group("a\0b"), group("app")
+    snapshot = snapshot_of(hostile, usual, at_ms=time.time_ns() // 1_000_000)
+    details = [GroupDetail(one, (partition(0),), ()) for one in (hostile, usual)]
+    for _ in range(2):
+        SampleStore(cluster.pk).write(snapshot, details)
+    assert latest_group(cluster.pk, "app") is not None
+    assert latest_group(cluster.pk, "a\0b") is None
+    assert latest_group(cluster.pk, "\ud800") is None
+    page = signed_in.get("/clusters/local/groups/")
+    assert page.status_code == 200
+    assert ">app<" in page.text
+    for name in ("~YQBi", "~7aCA"):
+        assert signed_in.get(f"/clusters/local/groups/{name}/").status_code == 404
 
 
 def test_next_process_removes_groups_that_went_meanwhile(cluster: Cluster) -> None:
