@@ -6,7 +6,7 @@ from urllib.parse import urljoin, urlsplit
 
 import pytest
 from django.urls import resolve, reverse
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_console.names import decode_name, encode_name
@@ -19,6 +19,7 @@ def test_every_name_comes_back(name: str) -> None:
     assert decode_name(encode_name(name)) == name
 
 
+@settings(deadline=None)  # the first call loads every address
 @given(st.text(NAMES, max_size=40))
 def test_address_of_a_group_resolves_to_it_after_a_browser_normalised_it(name: str) -> None:
     address = reverse("groups:detail", kwargs={"cluster": "local", "group": name})
