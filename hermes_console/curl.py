@@ -20,7 +20,7 @@ def curl(method: str, address: str, body: str = "", *, with_if_match: bool = Fal
     if with_if_match:
         words += ["-H", "'If-Match: \"…\"'"]
     if method == "POST":
-        words += ["-H", '"Idempotency-Key: $(uuidgen)"']
+        words += ["-H", '"Idempotency-Key: $(date +%s%N)"']
     if body:
         words += ["-H", "'Content-Type: application/json'", "-d", shlex.quote(body)]
     return " ".join([*words, shlex.quote(address)])

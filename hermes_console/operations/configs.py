@@ -191,14 +191,18 @@ def unit_of(name: str) -> str:
 
 
 def value_in_words(name: str, value: str | None) -> str:
-    """`7 d` for 604800000 of a setting in ms, `no limit` for -1, "" for what says it itself."""
+    """`7 d` for 604800000 of a setting in ms, `no limit` for -1, "" for what says it itself (as
+    20 ms do).
+    """
     unit = unit_of(name)
     if not unit or value is None or not NUMBER.fullmatch(value):
         return ""
     number = int(value)
     if number < 0 or number >= INT64_MAX:
         return NO_LIMIT
-    return words.duration(number / 1000) if unit == "ms" else words.size(number)
+    if unit == "bytes":
+        return words.size(number)
+    return "" if 0 < number < 1000 else words.duration(number / 1000)
 
 
 def find_changes(settings: Iterable[Setting], wanted: Mapping[str, str | None]) -> list[Change]:

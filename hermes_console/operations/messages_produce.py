@@ -84,7 +84,10 @@ def produce_one(actor: Actor, cluster: Cluster, topic: str, message: NewMessage)
             headers=message.headers,
             timestamp_ms=message.timestamp_ms,
         )
-        act.after = {"partition": stored.partition, "offset": str(stored.offset)}
+        act.after = _asked(message) | {
+            "partition": stored.partition,
+            "offset": str(stored.offset),
+        }
     return Produced(stored.partition, stored.offset, message.timestamp_ms)
 
 

@@ -61,6 +61,7 @@ def test_value_outside_of_the_known_choices_stays_a_choice() -> None:
     [
         ("retention.ms", "604800000", "7 d"),
         ("retention.ms", "--1", ""),
+        ("add.partitions.to.txn.retry.backoff.ms", "20", ""),
         ("retention.ms", "٣", ""),
         ("retention.ms", "-1", "no limit"),
         ("message.timestamp.before.max.ms", str(2**63 - 1), "no limit"),

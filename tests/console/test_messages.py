@@ -180,6 +180,16 @@ def test_a_key_is_looked_for_where_murmur2_puts_it(operator: Client, world: Worl
     assert records(operator, topic, key="order-18")["stopped"] == "end"
 
 
+def test_the_api_call_of_the_page_gives_what_the_page_shows(operator: Client, world: World) -> None:
+    topic = world.topic(partitions=2, records=3)
+    put(world, topic, [(b"a b", b"one"), (b"c", b"two")], partition=1)
+    page = text_of(operator.get(f"{PAGE}/{topic}/?from=oldest&partition=1&key=a+b&n=20"))
+    (path,) = re.findall(r"curl [^\n]*?'http://testserver(/api/[^']+)'", page)
+    found = operator.get(path).json()
+    assert [one["value"]["content"] for one in found["records"]] == ["one"]
+    assert "?" not in re.findall(r"curl [^\n]*", text_of(operator.get(f"{PAGE}/{topic}/")))[0]
+
+
 def test_a_search_for_a_key_stops_at_its_budget_and_goes_on_from_there(
     operator: Client, world: World
 ) -> None:
@@ -363,7 +373,7 @@ def test_produced_by_key_it_is_found_by_key(operator: Client, world: World) -> N
     assert [one["value"]["content"] for one in found["headers"]] == ["created", "AP8="]
     event = AuditEvent.objects.get(action="message.produce")
     assert event.outcome == Outcome.DONE
-    assert event.after == {"partition": home, "offset": "0"}
+    assert event.after == event.before | {"partition": home, "offset": "0"}, "all of it stayed"
     assert "order-17" not in json.dumps(event.before), "the audit keeps shapes, not contents"
 
 
@@ -454,7 +464,10 @@ def test_producing_over_the_api_says_where(operator: Client, world: World) -> No
 def test_a_viewer_reads_and_does_not_produce(reader: Client, world: World) -> None:
     topic = world.topic(partitions=1, records=2)
     assert len(records(reader, topic)["records"]) == 2
-    assert "Produce one" not in text_of(reader.get(f"{PAGE}/{topic}/"))
+    for address in (f"{PAGE}/{topic}/", f"{PAGE}/{topic}/searches/"):
+        page = text_of(reader.get(address))
+        assert "Search" in page
+        assert "Produce" not in page
     assert reader.get(f"{PAGE}/{topic}/produce").status_code == 403
     for answer in (
         reader.post(f"{PAGE}/{topic}/produce", {"value": "x"}),

@@ -77,6 +77,26 @@ class BrowseForm:
         }
         return "?" + urlencode({name: value for name, value in fields.items() if value})
 
+    def api_query(self) -> str:
+        """`?…` for the same list from the admin API, "" when it is the API's own default. Only of
+        a form without problems.
+        """
+        query = self.query
+        fields = {
+            "partition": "" if query.partition is None else str(query.partition),
+            "start": query.start.value if query.start != Start.NEWEST else "",
+            "offset": str(query.offset) if query.start == Start.OFFSET else "",
+            "time_ms": str(query.at_ms) if query.start == Start.TIME else "",
+            "key": self.key if query.key is not None else "",
+            "key_encoding": self.key_as
+            if query.key is not None and self.key_as != Encoding.TEXT
+            else "",
+            "all_partitions": "true" if query.is_everywhere else "",
+            "limit": str(self.records) if self.records != RECORDS_DEFAULT else "",
+        }
+        words = urlencode({name: value for name, value in fields.items() if value})
+        return f"?{words}" if words else ""
+
 
 def read_browse(parameters: Mapping[str, str], zone: tzinfo) -> BrowseForm:
     """The form behind an address. What is entered wrongly is a problem, never a guess."""

@@ -13,6 +13,7 @@ from django.utils.html import escape
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from hermes_console.accounts.actor import actor_of
+from hermes_console.accounts.rights import Right
 from hermes_console.addresses import requested_cluster
 from hermes_console.clusters import Cluster
 from hermes_console.errors import Trouble
@@ -63,11 +64,13 @@ def search_list(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
 def search(request: HttpRequest, cluster: str, topic: str, key: str) -> HttpResponse:
     """One search: how far it is, what it found."""
     found = requested_cluster(cluster)
+    actor = actor_of(request)
     try:
-        job = acts.get_search(actor_of(request), found, topic, key)
+        job = acts.get_search(actor, found, topic, key)
         context = _job_context(found, topic, job) | _found_context(request, found, job)
     except TROUBLES as error:
         return _trouble(request, found, topic, error)
+    context["may_produce"] = actor.may(Right.PRODUCE, found)
     return render(request, "messages/search.html", context)
 
 
@@ -181,8 +184,9 @@ def _form_page(
     trouble: Trouble | None = None,
     status: int = 200,
 ) -> HttpResponse:
+    actor = actor_of(request)
     try:
-        jobs = acts.list_searches(actor_of(request), cluster, topic)
+        jobs = acts.list_searches(actor, cluster, topic)
     except TROUBLES as error:
         return _trouble(request, cluster, topic, error)
     context = {
@@ -191,6 +195,7 @@ def _form_page(
         "form": form,
         "needle_encodings": NEEDLE_ENCODINGS,
         "jobs": [(job, describe(Criteria.from_json(job.criteria))) for job in jobs],
+        "may_produce": actor.may(Right.PRODUCE, cluster),
         "trouble": trouble,
     }
     return render(request, "messages/searches.html", context, status=status)

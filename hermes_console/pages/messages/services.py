@@ -109,6 +109,7 @@ def browse_context(cluster: Cluster, topic: str, form: BrowseForm, actor: Actor)
         "may_produce": actor.may(Right.PRODUCE, cluster),
         "export_records_max": EXPORT_RECORDS_MAX,
         "export_address": form.address()[1:],
+        "api_query": "" if form.problems else form.api_query(),
     }
 
 
