@@ -29,11 +29,14 @@ _NO_TESTS: Final = 5
 
 
 class Stage(NamedTuple):
-    """`directories` are below tests/; () means every file and directory that no other stage has."""
+    """`directories` are below tests/; () means every file and directory that no other stage has.
+    With `has_services` the console's settings name a PostgreSQL and a Redis that run beside it.
+    """
 
     name: str
     directories: tuple[str, ...]
     proves: str
+    has_services: bool = False
 
 
 STAGES: Final = (
@@ -42,6 +45,9 @@ STAGES: Final = (
     Stage("simulation", ("simulation",), "the broker under seeded faults"),
     Stage("conformance", ("conformance",), "clients, suites and tools of other projects"),
     Stage("browser", ("browser",), "the console in Chromium"),
+    Stage(
+        "services", ("console", "browser"), "the console on PostgreSQL and Redis", has_services=True
+    ),
 )
 
 
@@ -71,12 +77,12 @@ def main(arguments: Sequence[str]) -> int:
     if not _has_packages():
         return 1
     if any(_is_path(word) for word in rest):
-        return _pytest("chosen", [], rest).code
+        return _pytest("chosen", rest).code
     wanted = options.stage or (["conformance"] if options.judges else [])
     if options.judges:
         os.environ[JUDGES_VARIABLE] = "all"
     chosen = [stage for stage in STAGES if not wanted or stage.name in wanted]
-    results = [_pytest(stage.name, paths(stage), rest) for stage in chosen if _announce(stage)]
+    results = [_run(stage, rest) for stage in chosen]
     return _summarize(results, is_filtered=bool(rest))
 
 
@@ -132,19 +138,18 @@ def _has_packages() -> bool:
     return False
 
 
-def _announce(stage: Stage) -> bool:
+def _run(stage: Stage, rest: Sequence[str]) -> StageResult:
     print(f"\n== {stage.name}: {stage.proves}", flush=True)
-    return True
+    return _pytest(stage.name, [*rest, *paths(stage)], has_services=stage.has_services)
 
 
-def _pytest(name: str, targets: list[str], rest: Sequence[str]) -> StageResult:
+def _pytest(name: str, arguments: Sequence[str], *, has_services: bool = False) -> StageResult:
     started_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="hermes-test-") as directory:
         report = Path(directory) / "report.xml"
         command = [
-            *(sys.executable, "-m", "pytest", "-q", f"--junitxml={report}"),
-            *rest,
-            *targets,
+            *((sys.executable, "-m", "tests.support.with_services") if has_services else ()),
+            *(sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *arguments),
         ]
         environment = {**os.environ, "HERMES_DATA_DIR": str(Path(directory) / "data")}
         code = subprocess.run(

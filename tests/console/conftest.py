@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from django.core.cache import cache
@@ -26,8 +27,24 @@ from hermes_console.samples.snapshot import (
     Verdict,
 )
 from hermes_console.samples.store import SampleStore
+from hermes_console.settings import ENVIRONMENT
 
 PASSWORD = "correct horse battery"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Beside services (`hermes test --stage services`) only what uses the databases of the
+    settings: the others start what they need themselves, and have run already.
+    """
+    if ENVIRONMENT.database is None:
+        return
+    others = [item for item in items if _is_ours(item) and not item.get_closest_marker("django_db")]
+    config.hook.pytest_deselected(items=others)
+    items[:] = [item for item in items if item not in others]
+
+
+def _is_ours(item: pytest.Item) -> bool:
+    return Path(__file__).parent in item.path.parents
 
 
 @pytest.fixture(scope="session")
