@@ -212,9 +212,11 @@ def test_viewer_may_look_and_not_change(local: Cluster) -> None:
     answer = viewer.post(f"{PAGE}/{broker_id}/settings", posted)
     assert answer.status_code == 403
     assert "vera is a viewer" in words_of(answer)
+    reviewed = viewer.post(f"{PAGE}/{broker_id}/settings", {**posted, "step": "review"})
+    assert reviewed.status_code == 403, "nor have the broker check a change"
     patched = send(viewer, "PATCH", f"{API}/{broker_id}/config", {LIVE: "1"}, **{"If-Match": "*"})
     assert patched.status_code == 403
-    assert AuditEvent.objects.filter(actor="vera", outcome=Outcome.REFUSED).count() == 2
+    assert AuditEvent.objects.filter(actor="vera", outcome=Outcome.REFUSED).count() == 3
 
 
 def test_metrics_of_something_else_are_unknown_not_zero(free_port: Any) -> None:

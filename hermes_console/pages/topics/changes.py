@@ -20,6 +20,7 @@ from hermes_console import words
 from hermes_console.accounts.actor import actor_of
 from hermes_console.accounts.rights import Right
 from hermes_console.addresses import requested_cluster
+from hermes_console.audit.record import require
 from hermes_console.clusters import Cluster
 from hermes_console.errors import Refused, Trouble
 from hermes_console.operations import topics
@@ -152,6 +153,7 @@ def settings(request: HttpRequest, cluster: Cluster, topic: Topic) -> HttpRespon
             )
             _say_changed(request, topic.name, topics.named(changes))
             return _to_topic(cluster, topic)
+        require(actor_of(request), Right.TOPICS_WRITE, cluster=cluster, target=topic.name)
         _refuse_stale(topic, posted.get("etag"))
         context["changes"] = topics.check_settings(cluster, topic.name, wanted)
     except TROUBLES as error:
