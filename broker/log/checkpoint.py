@@ -32,11 +32,11 @@ class Checkpoints:
 
     __slots__ = (
         "_epochs_written",
-        "_is_under_way",
         "_key",
         "_names_synced",
         "_position",
         "_snapshot_offsets",
+        "is_under_way",
         "names_changed",
         "synced_end_offset",
         "unsynced_closed",
@@ -47,7 +47,8 @@ class Checkpoints:
         self._key = (-1, -1, -1, -1) if snapshot is None else _key_of(snapshot)
         self._position = 0 if snapshot is None else snapshot.position
         self._epochs_written: list[tuple[int, int]] | None = None
-        self._is_under_way = False
+        self.is_under_way = False
+        """Another one does nothing meanwhile."""
         self._snapshot_offsets = found.snapshot_offsets
         self.synced_end_offset = 0 if snapshot is None else snapshot.offset
         self.names_changed = 1
@@ -113,12 +114,12 @@ class Checkpoints:
             log.cleaned_end_offset,
             log.producers.entries,
         )
-        if self._is_under_way or _key_of(snapshot) == self._key:
+        if self.is_under_way or _key_of(snapshot) == self._key:
             return
         content = encode_snapshot(snapshot)
         index_files = active.encode_index_files()
         epochs = list(log.epochs.entries)
-        self._is_under_way = True
+        self.is_under_way = True
         try:
             await self.sync(log)
             await active.write_index(index_files)
@@ -132,7 +133,7 @@ class Checkpoints:
             self._position = snapshot.position
             await self._drop_older(log, snapshot.offset)
         finally:
-            self._is_under_way = False
+            self.is_under_way = False
 
     async def _drop_older(self, log: PartitionLog, offset: int) -> None:
         known = self._snapshot_offsets

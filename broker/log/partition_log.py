@@ -486,13 +486,13 @@ class PartitionLog:
         """
         return await retention.apply(self, now_wall_ms, high_watermark)
 
-    async def advance_log_start(self, offset: int) -> None:
+    async def advance_log_start(self, offset: int) -> int:
         """Records below `offset` are gone for readers, durably; whole segments below it are
-        deleted.
+        deleted. The log start that a restart finds.
 
         Raises Refusal(OFFSET_OUT_OF_RANGE) beyond the written end; DiskFault.
         """
-        await retention.advance(self, offset)
+        return await retention.advance(self, offset)
 
     @property
     def needs_clean(self) -> bool:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from broker.log.partition_log import PartitionLog
 
 CHECKPOINT_ATTEMPTS_MAX: Final = 100
-"""Another checkpoint may be under way; each attempt waits for a sync."""
+"""Others may begin one first, each time."""
 SEGMENT_SUFFIXES: Final = (names.LOG, names.INDEX, names.TIME_INDEX)
 
 
@@ -51,10 +51,11 @@ async def apply(log: PartitionLog, now_wall_ms: int, high_watermark: int | None)
     return log.log_start_offset
 
 
-async def advance(log: PartitionLog, offset: int) -> None:
-    """Move the log start to `offset`, durably; segments below it go with the next `apply`.
+async def advance(log: PartitionLog, offset: int) -> int:
+    """Move the log start to `offset`, durably; segments below it go with the next `apply`. The
+    start that a restart finds, which may be below the one that another call is still storing.
 
-    A start that moved that far already is waited for too: another call may still be storing it.
+    A start that moved that far already is waited for, too.
     """
     log.check_online()
     if not 0 <= offset <= log.written_end_offset:
@@ -63,17 +64,20 @@ async def advance(log: PartitionLog, offset: int) -> None:
             f"offset {offset} is beyond the end {log.written_end_offset}",
         )
     log.log_start_offset = max(log.log_start_offset, offset)
-    if offset <= log.segments[0].base_offset:
-        return  # the files below are gone: any start finds it
     for _ in range(CHECKPOINT_ATTEMPTS_MAX):
-        if log.checkpoints.log_start_offset >= offset:
-            return
+        while log.checkpoints.is_under_way and stored_start(log) < offset:
+            await log.sync()  # it may have begun before the start moved: it ends first
+        if stored_start(log) >= offset:
+            return stored_start(log)
         await log.checkpoint()
-        if log.checkpoints.log_start_offset < offset:
-            await log.sync()
     raise Refusal(
         ErrorCode.KAFKA_STORAGE_ERROR, f"the new log start {offset} could not be stored: try again"
     )
+
+
+def stored_start(log: PartitionLog) -> int:
+    """The log start that a restart finds: in a snapshot, or because the files below are gone."""
+    return max(log.checkpoints.log_start_offset, log.segments[0].base_offset)
 
 
 async def _expired_count(log: PartitionLog, now_wall_ms: int, limit: int) -> int:

@@ -13,6 +13,7 @@ completed.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
@@ -73,6 +74,7 @@ class Partition:
         "_around",
         "_codec",
         "_damage_reported",
+        "_deletion",
         "_in_sync_count",
         "_is_dirty",
         "_leader",
@@ -122,6 +124,7 @@ class Partition:
         self.high_watermark = 0
         self.topic_metrics = TopicMetrics(around.metrics, topic)
         self._log = log
+        self._deletion = asyncio.Lock()
         self._damage_reported = 0 if log is None else len(log.damage)
         self._leader: PartitionLeader | None = None
         self._staged: list[Ack] = []
@@ -351,7 +354,7 @@ class Partition:
 
     async def delete_records(self, offset: int) -> int:
         """Every record below `offset` is gone, durably (-1: all below the high watermark); the log
-        start as it is then.
+        start that a restart finds.
 
         Raises Refusal: POLICY_VIOLATION where records are never deleted, OFFSET_OUT_OF_RANGE beyond
         the watermark, KAFKA_STORAGE_ERROR.
@@ -365,7 +368,8 @@ class Partition:
             text = f"{self} ends at {self.high_watermark}, records below {offset} cannot be deleted"
             raise Refusal(ErrorCode.OFFSET_OUT_OF_RANGE, text)
         try:
-            await log.advance_log_start(wanted)
+            async with self._deletion:
+                stored = await log.advance_log_start(wanted)
         except DiskFull as fault:
             self._around.metrics.disk_faults_total.add(1, kind="full")
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk is full: {fault}") from fault
@@ -373,7 +377,7 @@ class Partition:
             self.take_offline(str(fault))  # or it was deleted meanwhile
             raise Refusal(self._offline_code, OFFLINE_MESSAGE) from fault
         self.check_log_start()
-        return log.log_start_offset
+        return stored
 
     # the end of serving
 

@@ -169,6 +169,36 @@ async def test_a_start_that_another_call_still_stores_is_waited_for(disk: Faulty
     await log.close()
 
 
+async def test_a_start_that_another_call_still_stores_is_not_told(disk: FaultyDisk) -> None:
+    log = await create(disk, CONFIG)
+    await append_rolling(log, 20)
+    assert await log.advance_log_start(5) == 5
+    further = asyncio.ensure_future(log.advance_log_start(13))
+    await asyncio.sleep(0)
+    assert (log.log_start_offset, log.checkpoints.log_start_offset) == (13, 5), "on its way"
+    assert await log.advance_log_start(3) == 5, "a kill now would bring 5 back"
+    assert await further == 13
+    await log.close()
+
+
+async def test_a_slow_snapshot_of_others_delays_a_new_start_and_is_no_fault(
+    disk: FaultyDisk,
+) -> None:
+    log = await create(disk, CONFIG)
+    await append_rolling(log, 20)
+    disk.replace_gate = asyncio.Event()
+    slow = asyncio.ensure_future(log.checkpoint())
+    await asyncio.sleep(0)
+    moving = asyncio.ensure_future(log.advance_log_start(13))
+    for _ in range(400):  # while other writes go on
+        await log.sync()
+    assert not moving.done()
+    disk.replace_gate.set()
+    assert await moving == 13
+    await slow
+    await log.close()
+
+
 async def test_a_read_in_flight_survives_the_deletion_of_its_segment(disk: FaultyDisk) -> None:
     log = await create(disk, CONFIG)
     await append_rolling(log, 40)

@@ -4,6 +4,7 @@ everything back.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -32,11 +33,14 @@ class InlineWorker:
 
 
 class FaultyDisk(SystemDisk):
-    """The real disk; `fail_append` makes the next append write that many bytes and then fail."""
+    """The real disk; `fail_append` makes the next append write that many bytes and then fail;
+    `replace_gate` holds snapshots back until it is set.
+    """
 
     fail_append: tuple[int, type[DiskFault]] | None = None
     fail_create: type[DiskFault] | None = None
     fail_replace: type[DiskFault] | None = None
+    replace_gate: asyncio.Event | None = None
     fail_truncate = False
     is_cold = False
     read_count = 0
@@ -49,6 +53,8 @@ class FaultyDisk(SystemDisk):
     async def replace_file(self, path: str, content: bytes) -> None:
         if self.fail_replace is not None:
             raise self.fail_replace(path, "injected")
+        if self.replace_gate is not None:
+            await self.replace_gate.wait()
         await super().replace_file(path, content)
 
     async def create(self, path: str) -> FaultyFile:
