@@ -12,6 +12,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from hermes_console.caching import ask_for_modules
 from hermes_console.environment import Environment, read_environment
 from hermes_console.secret import load_or_create_secret
 
@@ -196,6 +197,7 @@ STORAGES: dict[str, Any] = {
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = False
 WHITENOISE_MAX_AGE = 3600
+WHITENOISE_ADD_HEADERS_FUNCTION = ask_for_modules
 
 REST_FRAMEWORK: dict[str, Any] = {
     "DEFAULT_AUTHENTICATION_CLASSES": [

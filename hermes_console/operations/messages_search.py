@@ -82,7 +82,10 @@ def start_search(actor: Actor, cluster: Cluster, topic: str, criteria: Criteria)
             created_at_ms=now_ms,
             updated_at_ms=now_ms,
         )
-        act.after = {"search": job.key, "offsets": str(job.total_records)}
+        act.after = criteria.to_json() | {
+            "search": job.key,
+            "offsets": str(job.total_records),
+        }
         _ask_for_slice(job)
     _forget_old(cluster)
     return job

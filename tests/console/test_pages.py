@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import closing
 
 import pytest
 from django.test import Client
@@ -25,6 +26,16 @@ def text_of(client: Client, address: str, status: int = 200, **headers: str) -> 
     answer = client.get(address, headers=headers)
     assert answer.status_code == status
     return re.sub(r"\s+", " ", answer.content.decode())
+
+
+def test_a_module_of_an_older_release_is_never_mixed_with_newer_ones(client: Client) -> None:
+    module, sheet = "/static/console/js/chart.js", "/static/console/css/parts.css"
+    with closing(client.get(module)) as first:
+        assert first["Cache-Control"] == "no-cache"
+    with closing(client.get(module, headers={"If-None-Match": first["ETag"]})) as again:
+        assert again.status_code == 304
+    with closing(client.get(sheet)) as versioned:
+        assert "max-age" in versioned["Cache-Control"]
 
 
 def test_home_leads_to_the_default_cluster(signed_in: Client, cluster: Cluster) -> None:

@@ -156,7 +156,7 @@ class Chart {
       const item = document.createElement("li");
       const value = data?.[i + 1]?.[shown];
       const strong = document.createElement("strong");
-      strong.textContent = value === null || value === undefined ? "unknown" : `${value.toLocaleString("en", { maximumFractionDigits: 1 })}${one.unit}`;
+      strong.textContent = value === null || value === undefined ? "unknown" : `${fine(value)}${one.unit}`;
       item.append(`${one.label} `, strong);
       return item;
     });
@@ -191,7 +191,12 @@ function compact(value) {
   if (size >= 1e9) return `${trim(value / 1e9)} G`;
   if (size >= 1e6) return `${trim(value / 1e6)} M`;
   if (size >= 1e4) return `${trim(value / 1e3)} k`;
-  return value.toLocaleString("en", { maximumFractionDigits: 1 });
+  return fine(value);
+}
+
+function fine(value) {
+  const size = Math.abs(value);
+  return value.toLocaleString("en", { maximumFractionDigits: size < 1 ? 3 : size < 10 ? 2 : 1 });
 }
 
 function trim(value) {
