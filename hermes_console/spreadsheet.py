@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
-FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "|", "%")
+FORMULA_STARTS: Final = (
+    "=",
+    "+",
+    "-",
+    "@",
+    "\t",
+    "\r",
+    "\n",
+    "|",
+    "%",
+    *"\uff1d\uff0b\uff0d\uff20",
+)
+"""The last four are the full-width forms, which are formulas to spreadsheets of East Asia."""
 SKIPPED: Final = " \u00a0\ufeff"
 """What spreadsheets leave out before they look for a formula."""
 

@@ -26,10 +26,12 @@ from hermes_console.live.views import LiveView
 
 FRAME_INTERVAL_S: Final = 0.5
 SESSION_CHECK_S: Final = 15.0
+MESSAGE_TYPES: Final = ("subscribe", "pause", "resume")
 MESSAGE_LENGTH_MAX: Final = 16_384
 PARAMETERS_MAX: Final = 16
 PARAMETER_LENGTH_MAX: Final = 300
-CLOSE_FAILED: Final = 1011
+CLOSE_FAILED: Final = 4500
+"""Not 1011: the server refuses to send it, and the socket stayed open, silent."""
 CLOSE_SIGNED_OUT: Final = 4401
 CLOSE_BAD_MESSAGE: Final = 4400
 
@@ -162,7 +164,7 @@ def read_message(text: str | None) -> dict[str, Any]:
         message = json.loads(text or "")
     except (ValueError, RecursionError) as error:
         raise BadMessage("expected a JSON object") from error
-    if not isinstance(message, dict) or message.get("type") not in {"subscribe", "pause", "resume"}:
+    if not isinstance(message, dict) or message.get("type") not in MESSAGE_TYPES:
         raise BadMessage("expected a type: subscribe, pause or resume")
     return message
 
@@ -177,7 +179,14 @@ def read_subscription(message: dict[str, Any], live_views: Mapping[str, LiveView
         raise BadMessage("cluster must be a name")
     if not isinstance(parameters, dict) or len(parameters) > PARAMETERS_MAX:
         raise BadMessage(f"parameters must be an object of at most {PARAMETERS_MAX} texts")
+    if not is_plain(cluster):
+        raise BadMessage("cluster must be a name")
     for value in (*parameters, *parameters.values()):
-        if not isinstance(value, str) or len(value) > PARAMETER_LENGTH_MAX:
+        if not isinstance(value, str) or len(value) > PARAMETER_LENGTH_MAX or not is_plain(value):
             raise BadMessage(f"a parameter is a text of at most {PARAMETER_LENGTH_MAX} characters")
     return Subscription(view, cluster, parameters)
+
+
+def is_plain(text: str) -> bool:
+    """Whether every database and address can hold it: no NUL, no half of a surrogate pair."""
+    return "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)

@@ -131,6 +131,8 @@ def test_csv_begins_no_formula(signed_in: Client, cluster: Cluster) -> None:
         " =1",
         "\u00a0=1",
         "\ufeff=1",
+        "\uff1d1",
+        "\uff201",
         "|x",
         "\r=1",
         "plain",
@@ -142,9 +144,9 @@ def test_csv_begins_no_formula(signed_in: Client, cluster: Cluster) -> None:
     text = b"".join(answer.streaming_content).decode()  # type: ignore[attr-defined]
     header, *rows = csv.reader(io.StringIO(text))
     assert len(rows) == len(targets)
+    starts, skipped = tuple("=+-@|\t\r\uff1d\uff20"), " \u00a0\ufeff"
     for row in rows:
-        skipped = " \u00a0\ufeff"
-        assert not any(cell.lstrip(skipped).startswith(tuple("=+-@|\t\r")) for cell in row), row
+        assert not any(cell.lstrip(skipped).startswith(starts) for cell in row), row
     assert rows[0][header.index("target")] == "plain"
 
 

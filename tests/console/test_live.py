@@ -15,7 +15,7 @@ from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_K
 from django.contrib.sessions.backends.db import SessionStore
 
 from hermes_console.accounts.models import User
-from hermes_console.asgi import application
+from hermes_console.asgi import LIVE_VIEWS, application
 from hermes_console.clusters import Cluster
 from hermes_console.content import LiveContent
 from hermes_console.live.consumer import BadMessage, read_message, read_subscription
@@ -193,6 +193,10 @@ async def test_closed_account_has_no_socket(session: SessionStore) -> None:
         "null",
         "[" * 5_000,
         '{"type": "drop"}',
+        '{"type": ["subscribe"]}',
+        '{"type": {}}',
+        '{"type": "subscribe", "view": "groups", "cluster": "\\u0000"}',
+        '{"type": "subscribe", "view": "groups", "cluster": "a", "parameters": {"q": "\\ud800"}}',
         '{"type": "subscribe"}',
         '{"type": "subscribe", "view": "nope", "cluster": "local"}',
         '{"type": "subscribe", "view": ["groups"], "cluster": "local"}',
@@ -207,6 +211,24 @@ async def test_nonsense_ends_the_socket_with_a_reason(session: SessionStore, tex
     await live.send_to(text_data=text)
     assert (await frame_of(live))["type"] == "error"
     assert (await live.receive_output(timeout=2))["code"] == 4400
+
+
+async def test_socket_that_fails_is_closed_with_a_code_that_the_server_can_send(
+    session: SessionStore,
+    store_groups: Callable[..., ClusterSnapshot],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    await asyncio.to_thread(store_groups, group("app"))
+
+    def broken(*_: Any) -> LiveContent:
+        raise ZeroDivisionError
+
+    monkeypatch.setitem(LIVE_VIEWS, "groups", LiveView(broken))  # type: ignore[arg-type]
+    live = socket(session)
+    await live.connect()
+    await live.send_json_to(SUBSCRIBE)
+    code = (await live.receive_output(timeout=5))["code"]
+    assert code == 1000 or 3000 <= code <= 4999  # autobahn's rule: other codes are not sent
 
 
 def test_message_of_many_frames_is_bounded_as_well() -> None:
