@@ -7,8 +7,6 @@ What changes rarely (brokers, topics, log starts) is asked for every few looks.
 from __future__ import annotations
 
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -33,24 +31,16 @@ from hermes_console.live.observation import (
     OffsetRange,
     TopicPartition,
 )
+from hermes_console.metricsaddress import MetricsUnread, read_metrics_text
 from hermes_console.samples.snapshot import BrokerSnapshot
 
 CALL_MS_MAX: Final = 4_000
 METADATA_EVERY_S: Final = 5.0
 LOG_STARTS_EVERY_S: Final = 30.0
-METRICS_S_MAX: Final = 2.0
-METRICS_LARGE_BYTES: Final = 1024 * 1024
+METRICS_LARGE_CHARACTERS: Final = 1024 * 1024
 METRICS_LARGE_EVERY_S: Final = 5.0
-METRICS_BYTES_MAX: Final = 64 * 1024 * 1024
 GONE: Final = "Dead"
 CLASSIC_TYPES: Final = frozenset({"", "classic"})
-
-# A proxy from the environment must not see addresses of brokers, nor may a redirect lead elsewhere.
-_opener = urllib.request.OpenerDirector()
-_opener.add_handler(urllib.request.HTTPHandler())
-_opener.add_handler(urllib.request.HTTPSHandler())
-_opener.add_handler(urllib.request.HTTPErrorProcessor())
-_opener.add_handler(urllib.request.HTTPDefaultErrorHandler())
 
 
 class LookFailed(Exception):
@@ -166,13 +156,11 @@ class ClusterLook:
             return self._metrics, ""
         self._metrics = None
         try:
-            with _opener.open(self._metrics_address, timeout=METRICS_S_MAX) as answer:
-                raw = answer.read(METRICS_BYTES_MAX)
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "reason", None) or error
-            return None, f"Tried {self._metrics_address}: {reason}."
-        self._metrics = read_metrics(raw.decode("utf-8", "replace"))
-        is_large = len(raw) > METRICS_LARGE_BYTES
+            text = read_metrics_text(self._metrics_address)
+        except MetricsUnread as error:
+            return None, str(error)
+        self._metrics = read_metrics(text)
+        is_large = len(text) > METRICS_LARGE_CHARACTERS
         self._metrics_due_s = time.monotonic() + (METRICS_LARGE_EVERY_S if is_large else 0)
         return self._metrics, ""
 

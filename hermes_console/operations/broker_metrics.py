@@ -4,16 +4,14 @@ connections. Apache Kafka has no such address: then there is nothing to read.
 
 from __future__ import annotations
 
-import urllib.error
-import urllib.request
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
-METRICS_S_MAX: Final = 2.0
-METRICS_BYTES_MAX: Final = 64 * 1024 * 1024
+from hermes_console.metricsaddress import MetricsUnread, read_metrics_text
+
 APIS_SHOWN_MAX: Final = 40
 PREFIX: Final = "hermes_"
 REQUESTS: Final = "hermes_requests_total"
@@ -30,17 +28,6 @@ PLAIN: Final = {
     "hermes_descriptors_limit": "descriptors_limit",
 }
 WANTED: Final = (REQUESTS, ERRORS, QUANTILES, LOOP_LAG, *PLAIN)
-
-# A proxy from the environment must not see addresses of brokers, nor may a redirect lead elsewhere.
-_opener = urllib.request.OpenerDirector()
-_opener.add_handler(urllib.request.HTTPHandler())
-_opener.add_handler(urllib.request.HTTPSHandler())
-_opener.add_handler(urllib.request.HTTPErrorProcessor())
-_opener.add_handler(urllib.request.HTTPDefaultErrorHandler())
-
-
-class MetricsUnread(Exception):
-    """The metrics address did not answer; the message says what was tried and what came back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +72,7 @@ class BrokerMetrics:
 
 def fetch_metrics(address: str) -> BrokerMetrics:
     """Raises MetricsUnread."""
-    try:
-        with _opener.open(address, timeout=METRICS_S_MAX) as answer:
-            text = answer.read(METRICS_BYTES_MAX).decode("utf-8", "replace")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", None) or error
-        raise MetricsUnread(f"Tried {address}: {reason}.") from error
-    return read_broker_metrics(text)
+    return read_broker_metrics(read_metrics_text(address))
 
 
 def read_broker_metrics(text: str) -> BrokerMetrics:

@@ -17,7 +17,8 @@ from hermes_console.audit.record import audited
 from hermes_console.clusters import Cluster
 from hermes_console.connect import client_for
 from hermes_console.errors import Refused
-from hermes_console.operations.broker_metrics import BrokerMetrics, MetricsUnread, fetch_metrics
+from hermes_console.metricsaddress import MetricsUnread
+from hermes_console.operations.broker_metrics import BrokerMetrics, fetch_metrics
 from hermes_console.operations.configs import (
     BROKER_LIVE_SOURCE,
     Change,

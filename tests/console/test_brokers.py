@@ -5,6 +5,8 @@ Apache Kafka cannot tell.
 from __future__ import annotations
 
 import os
+import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,12 +14,13 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from hermes_console import metricsaddress
 from hermes_console.accounts.models import User
 from hermes_console.accounts.rights import Role
 from hermes_console.audit.models import AuditEvent, Outcome
 from hermes_console.clusters import Cluster, ClusterKind
+from hermes_console.metricsaddress import MetricsUnread, read_metrics_text
 from hermes_console.operations.broker_metrics import (
-    MetricsUnread,
     fetch_metrics,
     read_broker_metrics,
 )
@@ -217,6 +220,29 @@ def test_viewer_may_look_and_not_change(local: Cluster) -> None:
     patched = send(viewer, "PATCH", f"{API}/{broker_id}/config", {LIVE: "1"}, **{"If-Match": "*"})
     assert patched.status_code == 403
     assert AuditEvent.objects.filter(actor="vera", outcome=Outcome.REFUSED).count() == 3
+
+
+def test_metrics_that_drip_in_hold_nobody_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metricsaddress, "WHOLE_S_MAX", 0.3)
+    stopped = threading.Event()
+
+    def drip(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(4_096)
+            connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n")
+            while not stopped.wait(0.02):
+                connection.sendall(b"a 1\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=drip, args=(listener,), daemon=True)
+        thread.start()
+        try:
+            with pytest.raises(MetricsUnread, match="did not end"):
+                read_metrics_text(f"http://127.0.0.1:{listener.getsockname()[1]}/metrics")
+        finally:
+            stopped.set()
+            thread.join(10)
 
 
 def test_metrics_of_something_else_are_unknown_not_zero(free_port: Any) -> None:
