@@ -3,7 +3,8 @@
 JSON of a record, one object a line: topic, partition, offset, timestamp_ms (64-bit numbers as
 strings), key, value, headers: [{name, value}]. Null is null. Bytes that are not UTF-8 are base64 in
 `key_base64`, `value_base64` instead. Reading takes key, value, headers and timestamp_ms; the rest
-says where the record was, not where it goes.
+says where the record was, not where it goes. A field of another name is refused, so that a misspelt
+one is not lost in silence.
 """
 
 from __future__ import annotations
@@ -25,6 +26,11 @@ RECORD_BYTES_MAX: Final = 64 * 1024 * 1024
 LINE_FORMAT: Final = "%p %o %I %k %s\\n"
 _FIELDS: Final = "tpokshTIS%"
 _CONTROLS: Final = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]")
+
+_JSON_FIELDS: Final = (
+    *("key", "key_base64", "value", "value_base64", "headers", "timestamp_ms"),
+    *("topic", "partition", "offset"),
+)
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -86,6 +92,9 @@ def parse_json(piece: bytes, name: str, *, key: bytes | None) -> Parsed:
         raise BadText(f"{name} is not JSON: {error}") from None
     if not isinstance(found, dict):
         raise BadText(f"{name} is not an object of key, value, headers, timestamp_ms")
+    unknown = next((field for field in found if field not in _JSON_FIELDS), None)
+    if unknown is not None:
+        raise BadText(f"{name}: unknown field {unknown!r}; there are {', '.join(_JSON_FIELDS)}")
     if not {"value", "value_base64"} & found.keys():
         raise BadText(f"{name} has no value; null would be a tombstone")
     has_key = bool({"key", "key_base64"} & found.keys())
@@ -111,7 +120,14 @@ def _content(found: dict[str, Any], field: str, name: str) -> bytes | None:
         raise BadText(
             f"{name}: {field} is {type(plain).__name__}, not text or null; JSON goes into a string"
         )
-    return plain.encode("utf-8", "surrogatepass")
+    return _encode(plain, field, name)
+
+
+def _encode(plain: str, field: str, name: str) -> bytes:
+    try:
+        return plain.encode()
+    except UnicodeEncodeError:
+        raise BadText(f"{name}: {field} holds half of a surrogate pair, which is no text") from None
 
 
 def _headers(rows: Any, name: str) -> Headers:
@@ -119,6 +135,8 @@ def _headers(rows: Any, name: str) -> Headers:
         isinstance(row, dict) and isinstance(row.get("name"), str) for row in rows
     ):
         raise BadText(f"{name}: headers are a list of objects with name and value")
+    for row in rows:
+        _encode(row["name"], "a header's name", name)
     return tuple((row["name"], _content(row, "value", name)) for row in rows)
 
 
@@ -126,8 +144,9 @@ def _timestamp(found: Any, name: str) -> int | None:
     if found is None:
         return None
     word = str(found)
-    if not word.isdecimal() or int(word) > INT64_MAX or isinstance(found, bool):
-        raise BadText(f"{name}: timestamp_ms is {word!r}, not milliseconds since 1970")
+    is_number = word.isdecimal() and len(word) <= len(str(INT64_MAX)) and int(word) <= INT64_MAX
+    if not is_number or isinstance(found, bool):
+        raise BadText(f"{name}: timestamp_ms is {word[:40]!r}, not milliseconds since 1970")
     return int(word)
 
 

@@ -93,3 +93,19 @@ def test_formats_keep_bytes() -> None:
 def test_harmless_keeps_text() -> None:
     assert harmless("ü\t\n€".encode()) == "ü\t\n€".encode()
     assert harmless(b"\x1b[2J\x00\x7f\xc2\x80") == b".[2J..."
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"value": "a", "kye": "k"}', "unknown field 'kye'"),
+        ('{"value": "a", "timestamp": "1"}', "unknown field 'timestamp'"),
+        ('{"value": "\\ud800"}', "surrogate"),
+        ('{"value": "a", "key": "\\udfff"}', "surrogate"),
+        ('{"value": "a", "headers": [{"name": "\\ud800", "value": "b"}]}', "surrogate"),
+        (f'{{"value": "a", "timestamp_ms": "{"9" * 5_000}"}}', "not milliseconds"),
+    ],
+)
+def test_json_that_would_lose_or_bend_something_is_refused(line: str, reason: str) -> None:
+    with pytest.raises(BadText, match=f"line 7.*{reason}"):
+        parse_json(line.encode(), "line 7", key=None)
