@@ -115,7 +115,8 @@ def _client_trouble(error: ClientError) -> Trouble:
             504,
             "cluster-timeout",
             f"The cluster did not answer in time: {sentence(str(error))} "
-            "What was asked for may still be done: look before you try again.",
+            "Check that its brokers run and can be reached from here. A change that was asked for "
+            "may still be made: look before you repeat it.",
         )
     if isinstance(error, ConnectionLost):
         return Trouble(
