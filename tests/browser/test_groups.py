@@ -19,7 +19,7 @@ from tests.console.kafka_world import World, new_name
 pytestmark = [pytest.mark.apt("chromium"), pytest.mark.timeout(300)]
 GROUPS = "/clusters/local/groups/"
 TARGET_PX = 24
-SOON_MS = 40_000
+SOON_MS = 90_000
 
 
 @pytest.fixture(scope="module")
