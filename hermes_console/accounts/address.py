@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from ipaddress import IPv4Network, IPv6Network, ip_address
-from typing import Any
+from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_address, ip_network
+from typing import Any, Final
 
 from django.conf import settings
 
 Network = IPv4Network | IPv6Network
+ORIGIN_BITS: Final = 64
 
 
 def address_of(request: Any) -> str:
@@ -33,6 +34,20 @@ def client_address(peer: str, forwarded_for: str, proxies: Sequence[Network]) ->
             break
         found = hop
     return found if _is_address(found) else ""
+
+
+def origin_of(address: str) -> str:
+    """What to count by: an IPv4 address, or the /64 of an IPv6 one: who has one address in it has
+    all of them. "" stays "".
+    """
+    if not _is_address(address):
+        return address
+    found = ip_address(address.partition("%")[0])
+    if isinstance(found, IPv4Address):
+        return str(found)
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ip_network((found, ORIGIN_BITS), strict=False))
 
 
 def _is_address(text: str) -> bool:

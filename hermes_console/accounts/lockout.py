@@ -1,4 +1,5 @@
-"""Bounds guessing of passwords: per account and address, and per address over all accounts.
+"""Bounds guessing of passwords: per account and address (of IPv6 the /64), and per address over all
+accounts.
 
 An attempt is counted before its password is looked at, so that a thousand at once are no way round.
 Who is locked out at one address still gets in from another one, or by a one-time link: nobody can
@@ -18,6 +19,7 @@ from django.db.models import F
 from django.db.models.functions import Greatest
 from django.utils import timezone
 
+from hermes_console.accounts.address import origin_of
 from hermes_console.accounts.models import SignInFailures
 
 PAIR_FAILURES_MAX: Final = 5
@@ -32,7 +34,7 @@ def begin_attempt(account: str, address: str) -> datetime | None:
     """Count an attempt as failed until `succeed` says otherwise. None: it may go on; else until
     when this account (or every account) is locked for the address.
     """
-    now = timezone.now()
+    now, address = timezone.now(), origin_of(address)
     _purge(now)
     with transaction.atomic():
         locked = [
@@ -47,6 +49,7 @@ def begin_attempt(account: str, address: str) -> datetime | None:
 
 def succeed(account: str, address: str) -> None:
     """The attempt was no failure: the account starts anew, the address has one failure less."""
+    address = origin_of(address)
     SignInFailures.objects.filter(account=key_of(account), address=address).delete()
     SignInFailures.objects.filter(account=ANY_ACCOUNT, address=address).update(
         failure_count=Greatest(F("failure_count") - 1, 0)
@@ -56,7 +59,7 @@ def succeed(account: str, address: str) -> None:
 def is_last(account: str, address: str) -> bool:
     """Whether the attempt that was just counted used up what the pair is allowed."""
     return SignInFailures.objects.filter(
-        account=key_of(account), address=address, failure_count__gte=PAIR_FAILURES_MAX
+        account=key_of(account), address=origin_of(address), failure_count__gte=PAIR_FAILURES_MAX
     ).exists()
 
 

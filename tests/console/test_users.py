@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from hermes_console.accounts import lockout
-from hermes_console.accounts.address import client_address
+from hermes_console.accounts.address import client_address, origin_of
 from hermes_console.accounts.links import create_link
 from hermes_console.accounts.models import SignInFailures, SignInLink, User, UserSession
 from hermes_console.accounts.rights import Role
@@ -158,6 +158,30 @@ def test_one_address_cannot_try_every_account(cluster: Cluster) -> None:
         assert lockout.begin_attempt(f"name-{number}", "10.0.0.9") is None
     assert lockout.begin_attempt("another", "10.0.0.9") is not None
     assert lockout.begin_attempt("another", "10.0.0.8") is None
+
+
+def test_addresses_of_one_ipv6_network_are_one_guesser(db: None) -> None:
+    for number in range(lockout.PAIR_FAILURES_MAX):
+        assert lockout.begin_attempt("admin", f"2001:db8:1:2::{number + 1:x}") is None
+    assert lockout.begin_attempt("admin", "2001:db8:1:2:ffff::1") is not None
+    assert lockout.begin_attempt("admin", "2001:db8:1:3::1") is None
+    assert lockout.locked_addresses("admin") == ["2001:db8:1:2::/64"]
+    lockout.succeed("admin", "2001:db8:1:2::1")
+    assert lockout.locked_addresses("admin") == []
+
+
+@pytest.mark.parametrize(
+    ("address", "origin"),
+    [
+        ("10.0.0.1", "10.0.0.1"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("2001:db8::1", "2001:db8::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("", ""),
+    ],
+)
+def test_what_failures_are_counted_by(address: str, origin: str) -> None:
+    assert origin_of(address) == origin
 
 
 def test_what_was_typed_as_an_unknown_name_is_kept_nowhere(cluster: Cluster) -> None:
