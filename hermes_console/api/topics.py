@@ -237,11 +237,17 @@ class TopicConfig(AdminView):
     )
     def patch(self, request: Request, cluster: str, topic: str) -> Response:
         found, wanted = self.cluster(cluster), read_changes(request.data)
-        self.if_match(_config(found, topic))
+
+        def check() -> None:
+            self.if_match(_config(found, topic))
+
         if is_dry_run(request):
+            check()
             changes = topics.check_settings(found, topic, wanted)
         else:
-            changes = topics.change_settings(self.actor, found, topic, wanted, etag=None)
+            changes = topics.change_settings(
+                self.actor, found, topic, wanted, etag=None, check=check
+            )
         return Response(shapes.changes_json(changes, is_dry_run=is_dry_run(request)))
 
 

@@ -7,7 +7,7 @@ looked at before they are confirmed: a topic that was created anew in between is
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from broker.client.blocking import BrokerRefusal, TopicPartition, TopicView
@@ -28,6 +28,7 @@ from hermes_console.operations.topics_read import (
     read_topic_settings,
     read_topic_view,
 )
+from hermes_console.undo.lock import settings_lock
 
 PARTITIONS_MAX: Final = 10_000
 REPLICAS_MAX: Final = 32_767
@@ -132,12 +133,20 @@ def change_settings(
     wanted: Mapping[str, str | None],
     *,
     etag: str | None,
+    check: Callable[[], object] = lambda: None,
 ) -> list[Change]:
     """What was changed (None in `wanted` takes an override away). `etag` None: whatever holds now
-    is changed. Raises Refused (412 when the settings are no longer those of `etag`), NotAllowed,
-    ClientError.
+    is changed, unless `check` raises. Nobody else changes them from the console between the look
+    and the change. Raises Refused (412 when the settings are no longer those of `etag`, 409 while
+    somebody else's change is on its way), NotAllowed, ClientError.
     """
-    with audited(actor, Right.TOPICS_WRITE, "topic.configure", cluster=cluster, target=name) as act:
+    with (
+        audited(actor, Right.TOPICS_WRITE, "topic.configure", cluster=cluster, target=name) as act,
+        settings_lock(cluster.pk, name) as is_mine,
+    ):
+        if not is_mine:
+            act.refuse("Somebody changes these settings right now. Try again.", code="topic-busy")
+        check()
         view = _own_topic(cluster, name, None)
         settings = read_topic_settings(cluster, name)
         if etag is not None and etag != settings_etag(view.topic_id, settings):

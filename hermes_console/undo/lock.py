@@ -1,4 +1,6 @@
-"""One change of a group's offsets at a time, whichever process makes it."""
+"""One change of a group's offsets, or of a topic's settings, at a time, whichever process makes
+it.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,20 @@ LOCK: Final = timedelta(milliseconds=CALLS_MAX * CALL_MS_MAX)
 @contextmanager
 def group_lock(cluster_id: int, group: str) -> Iterator[bool]:
     """Whether the lock was got; given back at the end, or by itself after LOCK."""
-    text = f"{cluster_id}:{group}".encode("utf-8", "surrogatepass")
+    with _held(f"{cluster_id}:{group}") as is_held:
+        yield is_held
+
+
+@contextmanager
+def settings_lock(cluster_id: int, topic: str) -> Iterator[bool]:
+    """As `group_lock`, around looking at a topic's settings and changing them."""
+    with _held(f"{cluster_id}:\0settings of {topic}") as is_held:
+        yield is_held
+
+
+@contextmanager
+def _held(name: str) -> Iterator[bool]:
+    text = name.encode("utf-8", "surrogatepass")
     key, holder = hashlib.sha256(text).hexdigest(), secrets.token_hex(16)
     is_held = _take(key, holder)
     try:

@@ -5,11 +5,14 @@ records; and what is refused.
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from django.db import connections
 from django.test import Client
 
 from hermes_console.accounts.models import User
@@ -234,6 +237,37 @@ def test_settings_that_somebody_else_changed_meanwhile_are_not_overwritten(
         "retention.ms": "1000000",
         "segment.ms": None,
     }
+
+
+@pytest.mark.django_db(databases="__all__", transaction=True)
+def test_of_editors_who_saw_the_same_settings_one_changes_them(
+    user: User, local: Cluster, world: World
+) -> None:
+    topic = world.topic(1, 0)
+    clients = [Client() for _ in range(6)]
+    for client in clients:
+        client.force_login(user)
+    _, if_match = config_of(clients[0], topic)
+    together = threading.Barrier(len(clients))
+
+    def edit(number: int) -> int:
+        together.wait()
+        try:
+            answer = send(
+                clients[number],
+                "PATCH",
+                f"{API}/{topic}/config",
+                {"retention.ms": str(1_000_000 + number)},
+                **{"If-Match": if_match},
+            )
+        finally:
+            connections.close_all()
+        return int(answer.status_code)
+
+    with ThreadPoolExecutor(len(clients)) as pool:
+        statuses = sorted(pool.map(edit, range(len(clients))))
+    assert statuses[0] == 200
+    assert set(statuses[1:]) <= {409, 412}
 
 
 def test_bad_setting_is_refused_by_the_broker_before_anything_is_saved(
