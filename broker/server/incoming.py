@@ -81,11 +81,14 @@ class Incoming:
 
     @property
     def has_backlog(self) -> bool:
-        """Whether complete frames may be waiting in memory of our own."""
-        return not self._is_drained
+        """Whether complete frames may be waiting in memory of our own: nothing may be read before
+        they are taken.
+        """
+        is_own_complete = self._own is not None and self._own_filled == self._frame_size
+        return not self._is_drained or is_own_complete
 
     def get_buffer(self) -> memoryview:
-        """Where the next bytes go; never empty."""
+        """Where the next bytes go; never empty while there is no backlog."""
         if self._own is not None:
             return memoryview(self._own)[self._own_filled :]
         rest = self._rest

@@ -122,6 +122,23 @@ def test_what_was_not_handled_is_kept_apart_from_the_shared_buffer() -> None:
     assert not feed.incoming.has_backlog
 
 
+def test_a_big_frame_that_is_complete_and_not_taken_is_a_backlog() -> None:
+    """Its connection stopped handling just then: there is no room to read into, and nothing may be
+    read before the frame is taken.
+    """
+    feed = Feed()
+    sent = framed(b"x" * 300_000)
+    feed.push(sent[:-10])
+    assert not feed.incoming.has_backlog
+    feed.incoming.get_buffer()[:10] = sent[-10:]
+    feed.take(10, frame_count_max=0)
+    assert feed.incoming.has_backlog
+    feed.take(0)
+    assert feed.frames == [b"x" * 300_000]
+    assert not feed.incoming.has_backlog
+    assert len(feed.incoming.get_buffer()) == SHARED_BYTES
+
+
 def test_closing_returns_the_memory_of_an_incomplete_frame() -> None:
     feed = Feed()
     feed.push(framed(b"z" * (1 << 20))[: 600 << 10])
