@@ -89,7 +89,10 @@ class AdminView(APIView):
             )
         if not is_named(header, etag_of(value)):
             raise Refused(
-                412, "changed-meanwhile", "It was changed since you read it. Read it again."
+                412,
+                "changed-meanwhile",
+                "It is not what If-Match names: it was changed since you read it, or the value is "
+                "not an ETag. Send GET again, and its ETag header as If-Match.",
             )
 
     def query(self, serializer: type[serializers.Serializer[Any]]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ it is about and what to do. Pure.
 | kind | when |
 |---|---|
 | no-member | records wait and nobody is connected |
-| rebalance-loop | REBALANCES_MIN or more rebalances within REBALANCE_WINDOW_MS |
+| rebalance-loop | REBALANCES_MIN or more rebalances within REBALANCE_WINDOW_MS, and not over |
 | rebalance-long | one rebalance goes on for REBALANCE_LONG_MS |
 | silent-member | a member's partitions with waiting records have all stalled |
 | no-owner | a group with members has partitions that nobody reads |
@@ -89,11 +89,13 @@ def find_blockers(
         found.append(
             Blocker(
                 "no-member",
-                f"No member is connected; {words.count(waiting, 'message')} wait.",
+                f"No member is connected; {words.count(waiting, 'message')} "
+                f"{'waits' if waiting == 1 else 'wait'}.",
                 "Start a client of this group.",
             )
         )
-    found += _rebalances(rebalances, at_ms)
+    if group.members or group.state in REBALANCING:
+        found += _rebalances(rebalances, at_ms)
     found += _silent_members(group, partitions)
     found += _unowned(group, partitions)
     found += _lost(partitions)

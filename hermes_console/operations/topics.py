@@ -23,7 +23,7 @@ from hermes_console.operations.configs import (
     find_changes,
     settings_etag,
 )
-from hermes_console.operations.topics_catalogue import forget_catalogue
+from hermes_console.operations.topics_catalogue import forget_catalogue, is_internal
 from hermes_console.operations.topics_read import (
     read_topic_settings,
     read_topic_view,
@@ -267,11 +267,11 @@ def _check_partitions(view: TopicView, before: Mapping[int, int]) -> None:
 def _own_topic(cluster: Cluster, name: str, topic_id: str | None) -> TopicView:
     """The topic, when it may be changed and is still the one that was looked at."""
     view = read_topic_view(cluster, name)
-    if view.is_internal:
+    if is_internal(view):
         raise Refused(
             409,
             "internal-topic",
-            f"{name} belongs to the cluster itself: it is neither changed nor deleted from here.",
+            f"{name} belongs to the platform itself: it is neither changed nor deleted from here.",
         )
     if topic_id and view.topic_id.hex() != topic_id:
         raise Refused(

@@ -23,6 +23,7 @@ from hermes_console.samples.snapshot import NEEDS_ATTENTION, ClusterSnapshot, Gr
 
 CATALOGUE_S_MAX: Final = 5.0
 CATALOGUES_MAX: Final = 32
+INTERNAL_PREFIX: Final = "__"
 
 _kept: OrderedDict[tuple[int, str], Catalogue] = OrderedDict()
 _reading: set[tuple[int, str]] = set()
@@ -144,12 +145,19 @@ def forget_catalogue(cluster: Cluster) -> None:
         _kept.pop((cluster.pk, cluster.bootstrap_address), None)
 
 
+def is_internal(topic: TopicView) -> bool:
+    """Whether the topic belongs to the cluster or to a part of the platform, such as the gateway:
+    these names begin with two underscores.
+    """
+    return topic.is_internal or topic.name.startswith(INTERNAL_PREFIX)
+
+
 def entry_of(topic: TopicView) -> TopicEntry:
     partitions = topic.partitions
     return TopicEntry(
         name=topic.name,
         topic_id=topic.topic_id,
-        is_internal=topic.is_internal,
+        is_internal=is_internal(topic),
         partition_count=len(partitions),
         replication_factor=max((len(one.replicas) for one in partitions), default=0),
         leaderless_count=sum(one.leader < 0 for one in partitions),

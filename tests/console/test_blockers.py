@@ -115,6 +115,8 @@ def test_rebalancing_in_a_loop_is_told_of_and_forgotten_when_it_ends() -> None:
     looks = [loop(at) for at in range(10 * REBALANCES_MIN + 1)]
     assert kinds(watch(looks)) == ["rebalance-loop"]
     assert kinds(watch(looks[:-2])) == []
+    left = look(looks[-1].at_ms / 1000 + 1, committed={FIRST: 9}, ends={FIRST: 9}, state="Empty")
+    assert kinds(watch([*looks, left])) == []
     later = [
         look(at, member("m3", FIRST), committed={FIRST: at}, ends={FIRST: at}) for at in (400, 401)
     ]

@@ -325,3 +325,21 @@ def test_random_bytes_are_no_kafka_answer() -> None:
     assert not is_kafka_answer(b"")
     assert not is_kafka_answer(b"HTTP/1.1 400 Bad")
     assert is_kafka_answer(b"\0\0\0\x1a" + b"HEMQ" + b"\0\0" + b"\0" * 8)
+
+
+def test_nobody_waits_long_for_a_cluster_that_the_sampler_cannot_reach(
+    cluster: Cluster, store_groups: Callable[..., object], free_port: FreePort
+) -> None:
+    cluster.bootstrap_address = f"127.0.0.1:{free_port()}"
+    cluster.save()
+    patient = connect.client_for(cluster)
+    store_groups(trouble="the broker is away")
+    hasty = connect.client_for(cluster)
+    assert hasty is not patient
+    started_s = time.monotonic()
+    with pytest.raises(ClientError):
+        hasty.describe_cluster()
+    assert time.monotonic() - started_s < connect.CALL_MS_MAX / 1000
+    store_groups(sequence=8)
+    assert connect.client_for(cluster) is patient
+    connect.forget(cluster)

@@ -493,7 +493,7 @@ def test_internal_topic_is_shown_and_never_changed(
     assert "Delete topic" not in page
     answer = signed_in.post(f"{PAGE}/{name}/delete", {"confirmation": name})
     assert answer.status_code == 409
-    assert "belongs to the cluster itself" in words_of(answer)
+    assert "belongs to the platform itself" in words_of(answer)
     for method, path, body in (
         ("DELETE", "", None),
         ("POST", "/partitions", {"count": 99}),
@@ -514,7 +514,7 @@ def test_cluster_that_does_not_answer_is_said_not_an_error(
     cluster.bootstrap_address = f"127.0.0.1:{free_port()}"
     cluster.save()
     quick = connect.new_client(cluster.bootstrap_address, timeout_ms=700, is_trusted=True)
-    connect._clients[cluster.pk, cluster.bootstrap_address] = quick
+    connect._clients[cluster.pk, cluster.bootstrap_address, connect.CALL_MS_MAX] = quick
     page = signed_in.get(f"{PAGE}/")
     assert page.status_code == 200
     assert "The topics are not known now" in words_of(page)

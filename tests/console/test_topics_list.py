@@ -141,3 +141,13 @@ def test_rates_come_from_the_log_itself(signed_in: Client, local: Cluster, world
     assert sum(float(value) * 30 for _, value in points) == pytest.approx(300, rel=0.02)
     twin = signed_in.get(f"{PAGE}/{topic}/rates", headers={"HX-Request": "true"})
     assert words_of(twin).count(":") >= 30
+
+
+def test_what_the_platform_keeps_in_the_cluster_is_not_among_the_own_topics(
+    signed_in: Client, local: Cluster, world: World
+) -> None:
+    name = f"__{new_name('kept-by-a-gateway')}"
+    producer_now(world, name, 1)
+    forget_catalogue(local)
+    assert name not in text_of(signed_in.get(f"{PAGE}/"))
+    assert name in text_of(signed_in.get(f"{PAGE}/", {"show": "internal"}))
