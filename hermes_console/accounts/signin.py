@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from django.db import DatabaseError
 from django.http import HttpRequest
 from django.utils import timezone
 
@@ -16,14 +17,25 @@ from hermes_console.accounts.rights import RIGHTS_OF, Role
 from hermes_console.accounts.sessions import begin_session
 from hermes_console.audit.models import Outcome
 from hermes_console.audit.record import record
+from hermes_console.errors import Refused
 
 BY_LINK = "signed_in_by_link"
 UNKNOWN_NAME = "(no such account)"
 
 
 def try_begin(request: HttpRequest, name: str) -> datetime | None:
-    """None when a password may be tried for `name`; else until when it may not."""
-    return lockout.begin_attempt(name, address_of(request))
+    """None when a password may be tried for `name`; else until when it may not. Raises Refused
+    when the attempt cannot be counted: uncounted ones would be guesses without a bound.
+    """
+    try:
+        return lockout.begin_attempt(name, address_of(request))
+    except DatabaseError as error:
+        raise Refused(
+            503,
+            "sign-in-unavailable",
+            "Nobody can sign in now: the console's database cannot be written. Check the database "
+            "and its disk, then try again.",
+        ) from error
 
 
 def note_failure(request: HttpRequest, name: str) -> None:

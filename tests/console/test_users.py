@@ -250,6 +250,20 @@ def test_link_stays_unused_when_the_sign_in_cannot_be_recorded(
     assert client.session["_auth_user_id"] == str(user.pk)
 
 
+def test_sign_in_says_that_the_database_cannot_be_written(
+    user_with_password: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_args: object, **_kwargs: object) -> None:
+        raise DatabaseError("disk full")
+
+    monkeypatch.setattr(SignInFailures, "save_base", refuse)
+    client = Client()
+    page = client.post(reverse("accounts:sign_in"), {"username": "admin", "password": PASSWORD})
+    assert page.status_code == 503
+    assert "the console&#x27;s database cannot be written" in page.text
+    assert "_auth_user_id" not in client.session
+
+
 def test_page_without_a_place_for_the_refusal_is_no_failure(
     signed_in: Client, viewer: User, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
