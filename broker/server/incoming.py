@@ -58,7 +58,7 @@ class Incoming:
     def __init__(self, shared: memoryview, memory: MemoryBudget) -> None:
         self._shared = shared
         self._memory = memory
-        self._rest = b""
+        self._rest: bytes | bytearray = b""
         self._view = shared
         self._position = 0
         self._end = 0
@@ -146,7 +146,9 @@ class Incoming:
             self._is_drained = True
             self._view = self._shared
             return
-        self._rest = bytes(self._view[self._position : self._end])
+        self._rest = bytearray(
+            self._view[self._position : self._end]
+        )  # frames are patched in place
         self._view = self._shared
         self._position = self._end = 0
         if self._is_drained and (

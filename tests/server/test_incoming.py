@@ -40,6 +40,7 @@ class Feed:
                 frame = self.incoming.next_frame(SIZE_MAX)
                 if frame is None:
                     break
+                assert not frame.readonly, "batches are patched in place"
                 self.frames.append(bytes(frame))
         finally:
             self.incoming.keep_rest()
