@@ -135,16 +135,18 @@ async def test_palette_goes_to_a_group_and_to_a_topic(page: Page, group: str, to
     await expect(option).to_have_attribute("aria-selected", "true")
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("heading", name=group)).to_be_visible()
+    await page.wait_for_load_state()  # the palette is a script
     await page.get_by_role("button", name="Go to…").click()
     await page.keyboard.type("groups")
     await page.keyboard.press("Enter")  # before the answer is there
     await expect(page).to_have_url(re.compile("/groups/$"))
+    await page.wait_for_load_state()
     option = page.locator("dialog.palette [role=option]").filter(has_text=topic)
-    for _ in range(10):  # the list of topics may be some seconds old
+    for _ in range(20):  # the list of topics may be some seconds old
         await page.keyboard.press("Control+k")
         await page.keyboard.type(topic)
         try:
-            await expect(option).to_be_visible()
+            await expect(option).to_be_visible(timeout=5_000)
             break
         except AssertionError:
             await page.keyboard.press("Escape")
