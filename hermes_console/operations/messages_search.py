@@ -9,6 +9,8 @@ import time
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from django.db import transaction
+
 from broker.client.blocking import BlockingClient, TopicPartition
 from hermes_console.accounts.actor import Actor
 from hermes_console.accounts.rights import Right
@@ -68,7 +70,7 @@ def start_search(actor: Actor, cluster: Cluster, topic: str, criteria: Criteria)
         facts = topic_facts(client, topic)
         starts, ends = _ranges(client, facts, criteria)
         now_ms = _now_ms()
-        job = SearchJob.objects.create(
+        job = SearchJob(
             key=secrets.token_hex(12),
             cluster=cluster,
             topic=topic,
@@ -82,6 +84,7 @@ def start_search(actor: Actor, cluster: Cluster, topic: str, criteria: Criteria)
             created_at_ms=now_ms,
             updated_at_ms=now_ms,
         )
+        _save_if_few(job)
         act.after = criteria.to_json() | {
             "search": job.key,
             "offsets": str(job.total_records),
@@ -223,6 +226,15 @@ def _ranges(
             low, high = ranges[where.partition]
             into[where.partition] = min(max(low, found.offset if found.offset >= 0 else high), high)
     return starts, {number: max(end, starts[number]) for number, end in ends.items()}
+
+
+def _save_if_few(job: SearchJob) -> None:
+    """The new search, unless others that began meanwhile took the last place. Raises Refused."""
+    with transaction.atomic():
+        list(Cluster.objects.select_for_update().values_list("pk"))  # one at a time
+        if SearchJob.objects.filter(state=State.RUNNING).count() >= RUNNING_MAX:
+            raise _too_many()
+        job.save()
 
 
 def _ask_for_slice(job: SearchJob) -> None:

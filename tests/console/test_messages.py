@@ -572,6 +572,7 @@ def test_topics_to_choose_from(operator: Client, world: World) -> None:
     page = operator.get(f"{PAGE}/", {"q": topic})
     assert f"{PAGE}/{topic}/" in page.content.decode()
     assert "1 topic" in text_of(page)
+    assert "/api/admin/v1/clusters/local/topics" in text_of(page)
     assert "has “nothing-like-it”" in text_of(operator.get(f"{PAGE}/?q=nothing-like-it"))
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -386,6 +387,31 @@ def test_searches_in_work_are_bounded(
     assert "searches are in work" in text_of(answer)
     operator.post(f"{PAGE}/{topic}/searches/{jobs[0].key}/cancel")
     assert operator.post(f"{PAGE}/{topic}/searches/", {"key_equals": "k"}).status_code == 302
+
+
+def test_searches_that_start_at_once_are_bounded_as_well(
+    operator: Client, user: User, world: World
+) -> None:
+    topic = world.topic(partitions=1, records=1)
+
+    def begin(client: Client) -> int:
+        try:
+            answer = client.post(
+                f"{API}/{topic}/records/searches",
+                json.dumps({"key_equals": {"content": "k"}}),
+                content_type="application/json",
+            )
+        finally:
+            connections.close_all()
+        return int(answer.status_code)
+
+    clients = [Client() for _ in range(messages_search.RUNNING_MAX * 2)]
+    for client in clients:
+        client.force_login(user)
+    with ThreadPoolExecutor(len(clients)) as pool:
+        statuses = list(pool.map(begin, clients))
+    assert statuses.count(201) == messages_search.RUNNING_MAX
+    assert statuses.count(429) == messages_search.RUNNING_MAX
 
 
 def test_a_search_belongs_to_its_topic_and_cluster(
