@@ -101,6 +101,8 @@ async def test_records_are_deleted_after_a_preview(page: Page) -> None:
     await page.locator("#live-topics tbody th a").filter(has_text=DEMO_TOPIC).first.click()
     heading = await page.locator("h1").inner_text()
     await page.get_by_role("link", name="Delete records").click()
+    await expect(page.get_by_role("heading", name="Delete records")).to_be_visible()
+    await page.wait_for_load_state()  # typing chooses the place: that is a script
     await page.get_by_label("Partition", exact=True).fill("0")
     await page.get_by_label("First offset that stays").fill("1")
     await page.get_by_role("button", name="Preview").click()
