@@ -301,3 +301,25 @@ def _leader_epochs(client: WireClient, name: str) -> dict[int, int]:
     request = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
     partitions = client.call(api.METADATA, 12, request).topics[0].partitions
     return {item.partition_index: item.leader_epoch for item in partitions}
+
+
+def test_a_topic_that_others_delete_at_the_same_time_is_unknown_by_its_name(
+    broker: BrokerProcess, client: WireClient
+) -> None:
+    ready = threading.Barrier(6)
+    codes: list[int] = []
+
+    def race(name: str) -> None:
+        with WireClient(broker.kafka_port) as own:
+            ready.wait(30)
+            codes.append(delete(own, name)[0].error_code)
+
+    for name in ("contested-0", "contested-1", "contested-2"):
+        client.create_topic(name)
+        codes.clear()
+        threads = [threading.Thread(target=race, args=(name,)) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(codes) == [0] + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 5

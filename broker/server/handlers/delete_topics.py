@@ -61,7 +61,12 @@ async def _delete(
         topic = _find(broker, wanted)
         result.name, result.topic_id = topic.name, topic.topic_id
         _check_allowed(broker, topic, context.api_version)
-        await within(broker, timeout_ms, broker.catalog.delete_topic(topic.topic_id))
+        try:
+            await within(broker, timeout_ms, broker.catalog.delete_topic(topic.topic_id))
+        except Refusal as refusal:
+            if refusal.code is not ErrorCode.UNKNOWN_TOPIC_ID or wanted.topic_id != NO_TOPIC_ID:
+                raise
+            raise _no_topic(topic.name) from None  # another request was faster
 
     outcome = await outcome_of(delete())
     result.error_code, result.error_message = outcome.code, outcome.message
@@ -81,9 +86,12 @@ def _find(broker: Broker, wanted: DeleteTopicState) -> Topic:
         return topic
     topic = broker.catalog.topic(wanted.name or "")
     if topic is None:
-        text = f"topic {wanted.name} does not exist"
-        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+        raise _no_topic(wanted.name)
     return topic
+
+
+def _no_topic(name: str | None) -> Refusal:
+    return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name} does not exist")
 
 
 def _check_allowed(broker: Broker, topic: Topic, version: int) -> None:
