@@ -31,12 +31,15 @@ _NO_TESTS: Final = 5
 class Stage(NamedTuple):
     """`directories` are below tests/; () means every file and directory that no other stage has.
     With `has_services` the console's settings name a PostgreSQL and a Redis that run beside it.
+    `arguments` go to pytest; a campaign is long and runs only when it is named.
     """
 
     name: str
     directories: tuple[str, ...]
     proves: str
     has_services: bool = False
+    arguments: tuple[str, ...] = ()
+    is_campaign: bool = False
 
 
 STAGES: Final = (
@@ -46,7 +49,18 @@ STAGES: Final = (
     Stage("conformance", ("conformance",), "clients, suites and tools of other projects"),
     Stage("browser", ("browser",), "the console in Chromium"),
     Stage(
-        "services", ("console", "browser"), "the console on PostgreSQL and Redis", has_services=True
+        "services",
+        ("console",),
+        "the console's tests on PostgreSQL and Redis",
+        has_services=True,
+        arguments=tuple(f"--ignore=tests/console/test_{name}.py" for name in ("urls", "contract")),
+    ),
+    Stage(
+        "services-all",
+        ("console", "browser"),
+        "the same, the contract and the browser's tests included (a campaign)",
+        has_services=True,
+        is_campaign=True,
     ),
 )
 
@@ -81,7 +95,9 @@ def main(arguments: Sequence[str]) -> int:
     wanted = options.stage or (["conformance"] if options.judges else [])
     if options.judges:
         os.environ[JUDGES_VARIABLE] = "all"
-    chosen = [stage for stage in STAGES if not wanted or stage.name in wanted]
+    chosen = [
+        stage for stage in STAGES if (stage.name in wanted if wanted else not stage.is_campaign)
+    ]
     results = [_run(stage, rest) for stage in chosen]
     return _summarize(results, is_filtered=bool(rest))
 
@@ -140,7 +156,8 @@ def _has_packages() -> bool:
 
 def _run(stage: Stage, rest: Sequence[str]) -> StageResult:
     print(f"\n== {stage.name}: {stage.proves}", flush=True)
-    return _pytest(stage.name, [*rest, *paths(stage)], has_services=stage.has_services)
+    arguments = [*stage.arguments, *rest, *paths(stage)]
+    return _pytest(stage.name, arguments, has_services=stage.has_services)
 
 
 def _pytest(name: str, arguments: Sequence[str], *, has_services: bool = False) -> StageResult:
