@@ -132,6 +132,10 @@ class GroupChangeSerializer(serializers.Serializer[Any]):
     made_by = serializers.CharField()
     expires_at = serializers.DateTimeField()
     undone_at = serializers.DateTimeField(allow_null=True)
+    is_unsure = serializers.BooleanField(
+        help_text="Whether it was done is not known: the cluster did not answer, or somebody else "
+        "committed meanwhile. Its undo looks at each offset."
+    )
 
 
 class GroupChangesSerializer(serializers.Serializer[Any]):
@@ -239,6 +243,7 @@ def change_json(change: OffsetChange) -> dict[str, Any]:
         "made_by": change.made_by,
         "expires_at": change.expires_at.isoformat(),
         "undone_at": None if change.undone_at is None else change.undone_at.isoformat(),
+        "is_unsure": change.is_unsure,
     }
 
 

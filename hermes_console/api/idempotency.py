@@ -1,6 +1,7 @@
 """Idempotency-Key: a POST that is sent twice acts once, and its sender gets the first answer twice.
 
-The key is the caller's, one per act. Its row is written before the act: a copy that arrives
+The key is the caller's, one per act: of the account's sessions, or of one token, as another token
+may not reach what this one does. Its row is written before the act: a copy that arrives
 meanwhile gets 409, one with another body 422. Answers are kept KEPT_FOR; those from before the act
 (bad request, no right) are not.
 """
@@ -90,15 +91,16 @@ def _claim(request: Request, key: str) -> tuple[StoredAnswer, bool]:
     oldest = timezone.now() - KEPT_FOR
     expired = StoredAnswer.objects.filter(created_at__lt=oldest).values("pk")[:PURGED_PER_CALL_MAX]
     StoredAnswer.objects.filter(pk__in=list(expired.values_list("pk", flat=True))).delete()
-    user_id = int(request.user.pk or 0)
-    StoredAnswer.objects.filter(user_id=user_id, key=key, created_at__lt=oldest).delete()
+    token_id = 0 if request.auth is None else int(request.auth.pk)
+    name = {"user_id": int(request.user.pk or 0), "token_id": token_id, "key": key}
+    StoredAnswer.objects.filter(**name, created_at__lt=oldest).delete()
     try:
         with transaction.atomic():
             return StoredAnswer.objects.create(
-                user_id=user_id, key=key, path=request.path[:1024], body_hash=_hash(request)
+                **name, path=request.path[:1024], body_hash=_hash(request)
             ), True
     except IntegrityError:
-        return StoredAnswer.objects.get(user_id=user_id, key=key), False
+        return StoredAnswer.objects.get(**name), False
 
 
 def _replay(row: StoredAnswer, request: Request) -> Response:

@@ -7,9 +7,12 @@ from django.utils import timezone
 
 
 class StoredAnswer(models.Model):
-    """`status` is empty while the request is in work. One row per account and key."""
+    """`status` is empty while the request is in work. One row per credential and key: `token_id`
+    is that of the API token, 0 for the account's sessions. A token may reach less than its account.
+    """
 
     user_id = models.BigIntegerField()
+    token_id = models.BigIntegerField(default=0, db_default=0)
     key = models.CharField(max_length=255)
     path = models.CharField(max_length=1024)
     body_hash = models.CharField(max_length=64)
@@ -21,7 +24,9 @@ class StoredAnswer(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["user_id", "key"], name="one_answer_per_key")
+            models.UniqueConstraint(
+                fields=["user_id", "token_id", "key"], name="one_answer_per_credential"
+            )
         ]
 
     def __str__(self) -> str:

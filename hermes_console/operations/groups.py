@@ -1,8 +1,11 @@
 """What an operator does to a group's offsets: reset, create, delete, and undo of each.
 
 Each act: the right, the lock of the group, a look at what is true now, the refusal with its
-reason or the change, a look whether it is there, the row for its undo. All partitions of an act go
+reason, the row for its undo, the change, a look whether it is there. All partitions of an act go
 to the group's coordinator in one request, which stores them as one batch.
+
+The row for the undo stands before the change is asked for: an act whose end nobody saw (no answer,
+a crash) can be undone as well.
 """
 
 from __future__ import annotations
@@ -14,7 +17,14 @@ from typing import Final, NamedTuple
 
 from django.utils import timezone
 
-from broker.client.blocking import BrokerRefusal, ClientError, ErrorCode, TopicPartition
+from broker.client.blocking import (
+    BrokerRefusal,
+    ClientError,
+    ConnectionLost,
+    ErrorCode,
+    TimedOut,
+    TopicPartition,
+)
 from hermes_console import words
 from hermes_console.accounts.actor import Actor
 from hermes_console.accounts.rights import Right
@@ -106,10 +116,11 @@ def delete_group(actor: Actor, cluster: Cluster, name: str, typed_name: str) -> 
         _check_quiet(group)
         moves = _removals(group.commits)
         act.before = {"state": group.state, "offsets": offsets_json(moves, "before")}
-        with _refusing_members(name):
+        change = _remember(actor, cluster, DELETE, name, moves)
+        with _undoable(cluster, change, moves), _refusing_members(name):
             client_for(cluster).delete_groups([name])
         act.after = {"state": "deleted"}
-        return _remember(actor, cluster, DELETE, name, moves)
+        return change
 
 
 def delete_topic_offsets(
@@ -136,11 +147,16 @@ def undo_change(actor: Actor, cluster: Cluster, name: str, change_id: int) -> Of
         preview = preview_undo(cluster, name, change_id)
         if preview.why_refused:
             raise Refused(409, "undo-refused", preview.why_refused)
-        _store(cluster, act, name, preview.moves)
         change = preview.change
-        OffsetChange.objects.filter(pk=change.pk).update(
-            undone_at=timezone.now(), undone_by=actor.name
-        )
+        row = OffsetChange.objects.filter(pk=change.pk)
+        row.update(is_unsure=True)  # an undo without an end can be tried again
+        try:
+            _store(cluster, act, name, preview.moves)
+        except (Refused, ClientError) as error:
+            if _did_nothing(error, cluster, name, preview.moves):
+                row.update(is_unsure=change.is_unsure)
+            raise
+        row.update(undone_at=timezone.now(), undone_by=actor.name, is_unsure=False)
         change.refresh_from_db()
         return change
 
@@ -151,10 +167,18 @@ def preview_undo(cluster: Cluster, name: str, change_id: int) -> UndoPreview:
     if change is None:
         raise Refused(404, "unknown-change", f"No such change of group {name!r} is remembered.")
     group = read_group(cluster, name)
-    rows = read_moves(change.moves)
-    moves = tuple(Move(*where, after, before, 0, 0) for where, before, after in rows)
-    moved = [where for where, _, after in rows if group.commits.get(where) != after]
-    return UndoPreview(change, moves, _why_no_undo(change, group, moved))
+    moves, moved = [], []
+    for where, before, after in read_moves(change.moves):
+        now = group.commits.get(where)
+        if now == before and change.is_unsure:
+            continue  # the change never came here, or an undo did already
+        moves.append(Move(*where, after, before, 0, 0))
+        if now != after:
+            moved.append(where)
+    why_refused = _why_no_undo(change, group, moved)
+    if not why_refused and not moves and change.is_unsure:
+        why_refused = "There is nothing to undo: every offset is what it was before the change."
+    return UndoPreview(change, tuple(moves), why_refused)
 
 
 def _why_no_undo(change: OffsetChange, group: GroupNow, moved: list[Where]) -> str:
@@ -230,8 +254,42 @@ def _removals(commits: Mapping[Where, int]) -> tuple[Move, ...]:
 def _carry_out(
     actor: Actor, cluster: Cluster, act: Act, name_of_act: str, group: str, moves: tuple[Move, ...]
 ) -> OffsetChange:
-    _store(cluster, act, group, moves)
-    return _remember(actor, cluster, name_of_act, group, moves)
+    change = _remember(actor, cluster, name_of_act, group, moves)
+    with _undoable(cluster, change, moves):
+        _store(cluster, act, group, moves)
+    return change
+
+
+@contextmanager
+def _undoable(cluster: Cluster, change: OffsetChange, moves: tuple[Move, ...]) -> Iterator[None]:
+    """Around what the remembered change asks of the cluster: its row is completed afterwards,
+    dropped when nothing changed, and stays unsure when nobody knows.
+    """
+    try:
+        yield
+    except (Refused, ClientError) as error:
+        if _did_nothing(error, cluster, change.group, moves):
+            change.delete()
+        raise
+    change.is_unsure = False
+    change.save(update_fields=["is_unsure"])
+
+
+def _did_nothing(
+    error: Refused | ClientError, cluster: Cluster, group: str, moves: tuple[Move, ...]
+) -> bool:
+    """Whether the act that ended so left every offset as it was. False when nobody can say: offsets
+    cannot be read, or the request got no answer and may be carried out yet.
+    """
+    if isinstance(error, TimedOut | ConnectionLost):
+        return False
+    if isinstance(error, BrokerRefusal) and error.is_retriable:
+        return False
+    try:
+        found = read_commits(client_for(cluster), group)
+    except ClientError:
+        return False
+    return all(found.get(Where(one.topic, one.partition)) == one.before for one in moves)
 
 
 def _store(cluster: Cluster, act: Act, group: str, moves: tuple[Move, ...]) -> None:
@@ -283,6 +341,7 @@ def _refusing_members(group: str) -> Iterator[None]:
 def _remember(
     actor: Actor, cluster: Cluster, act: str, group: str, moves: tuple[Move, ...]
 ) -> OffsetChange:
+    """The row for the undo, unsure yet. Without it there is no act: raises DatabaseError."""
     now = timezone.now()
     OffsetChange.objects.filter(expires_at__lt=now).delete()
     return OffsetChange.objects.create(
@@ -293,6 +352,15 @@ def _remember(
         made_by=actor.name,
         expires_at=now + UNDO_FOR,
         moves=moves_text(moves),
+        is_unsure=True,
+    )
+
+
+def act_words(change: OffsetChange) -> str:
+    """What the change was, for people; it says so when nobody saw its end."""
+    words_of_act = ACT_WORDS.get(change.act, change.act)
+    return (
+        f"{words_of_act} (whether it was done is not known)" if change.is_unsure else words_of_act
     )
 
 

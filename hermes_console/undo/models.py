@@ -9,7 +9,8 @@ from hermes_console.clusters import Cluster
 
 class OffsetChange(models.Model):
     """One act on one group's commits: `moves` is `groups_plan.moves_text`, before and after of each
-    partition. It can be undone until `expires_at`, once.
+    partition. It can be undone until `expires_at`, once. The row is written before the act;
+    `is_unsure` until the offsets were seen where the act puts them.
     """
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE)
@@ -19,6 +20,7 @@ class OffsetChange(models.Model):
     made_by = models.CharField(max_length=150)
     expires_at = models.DateTimeField()
     moves = models.TextField()
+    is_unsure = models.BooleanField(default=False, db_default=False)
     undone_at = models.DateTimeField(null=True)
     undone_by = models.CharField(max_length=150, blank=True)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from datetime import timedelta
 
 import pytest
@@ -12,12 +13,16 @@ from django.test import Client
 from django.utils import timezone
 
 from hermes_console.accounts.models import User
-from hermes_console.accounts.rights import Role
+from hermes_console.accounts.rights import Right, Role
+from hermes_console.accounts.tokens import issue
 from hermes_console.audit.models import AuditEvent, Outcome
 from hermes_console.clusters import Cluster
 from hermes_console.undo.lock import group_lock
 from hermes_console.undo.models import OffsetChange
-from tests.console.kafka_world import World, new_name, running_cluster, wait_until
+from tests.console.kafka_world import SETTINGS, World, new_name, running_cluster, wait_until
+from tests.console.watched_proxy import DELETE_GROUPS, OFFSET_COMMIT, WatchedProxy
+from tests.support.broker_process import BrokerProcess
+from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.django_db(databases="__all__"), pytest.mark.timeout(180)]
 API = "/api/admin/v1/clusters/local/groups"
@@ -35,6 +40,24 @@ def local(cluster: Cluster, world: World) -> Cluster:
     cluster.bootstrap_address = world.bootstrap
     cluster.save()
     return cluster
+
+
+@pytest.fixture(scope="module")
+def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WatchedProxy]:
+    """All that is said to a broker of its own goes through it."""
+    with WatchedProxy() as proxy:
+        settings = {**SETTINGS, "advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy.port}"}
+        broker = BrokerProcess(tmp_path_factory.mktemp("proxied"), settings)
+        broker.kafka_port = proxy.target_port = free_port()  # it prints the advertised one
+        with broker:
+            yield proxy
+
+
+@pytest.fixture
+def proxied(cluster: Cluster, proxy: WatchedProxy) -> World:
+    cluster.bootstrap_address = f"127.0.0.1:{proxy.port}"
+    cluster.save()
+    return World(cluster.bootstrap_address)
 
 
 @pytest.fixture
@@ -388,3 +411,118 @@ def test_cluster_that_does_not_answer_is_told_and_the_form_is_kept(
     assert page.status_code in {502, 504}
     assert 'value="new"' in text_of(page)
     assert "Traceback" not in text_of(page)
+
+
+@pytest.mark.parametrize("api_key", [OFFSET_COMMIT, DELETE_GROUPS])
+def test_change_without_an_answer_can_be_undone(
+    api_key: int, signed_in: Client, proxy: WatchedProxy, proxied: World
+) -> None:
+    topic, group = proxied.topic(), new_name("settlement")
+    proxied.commit(group, topic, 80, 90)
+    token = preview(signed_in, group, "earliest")["token"]
+    with proxy.no_answer_to(api_key):
+        if api_key == DELETE_GROUPS:
+            answer = signed_in.delete(f"{API}/{group}", headers={"If-Match": "*"})
+            status, lost = answer.status_code, answer.json()
+        else:
+            status, lost = carry_out(signed_in, group, token, "earliest")
+    assert (status, lost["code"]) == (504, "cluster-timeout"), lost
+    after = {} if api_key == DELETE_GROUPS else {0: 0, 1: 0}
+    assert proxied.committed(group, topic) == after, "the broker did what was asked"
+    (change,) = signed_in.get(f"{API}/{group}/changes").json()["changes"]
+    assert change["is_unsure"] is True
+    page = text_of(signed_in.get(f"{PAGE}/{group}/undo/{change['id']}"))
+    assert "whether it was done is not known" in page
+    status, undone = send(signed_in, f"{group}/changes/{change['id']}/undo", {})
+    assert status == 200, undone
+    assert proxied.committed(group, topic) == {0: 80, 1: 90}
+
+
+def test_undo_without_an_answer_can_be_looked_at_again(
+    signed_in: Client, proxy: WatchedProxy, proxied: World
+) -> None:
+    topic, group = proxied.topic(), new_name("settlement")
+    proxied.commit(group, topic, 80, 90)
+    token = preview(signed_in, group, "earliest")["token"]
+    _, done = carry_out(signed_in, group, token, "earliest")
+    path = f"{group}/changes/{done['change']}/undo"
+    with proxy.no_answer_to(OFFSET_COMMIT):
+        assert send(signed_in, path, {})[0] == 504
+    assert proxied.committed(group, topic) == {0: 80, 1: 90}
+    status, again = send(signed_in, path, {})
+    assert (status, "every offset is what it was" in again["detail"]) == (409, True)
+    proxied.commit(group, topic, 0, 90)
+    assert send(signed_in, path, {})[0] == 200
+    assert proxied.committed(group, topic) == {0: 80, 1: 90}
+
+
+def test_change_that_somebody_else_met_keeps_its_undo_and_its_checks(
+    signed_in: Client, proxy: WatchedProxy, proxied: World
+) -> None:
+    topic, group = proxied.topic(), new_name("settlement")
+    proxied.commit(group, topic, 80, 90)
+    token = preview(signed_in, group, "earliest")["token"]
+    with proxy.before_answer_to(OFFSET_COMMIT, lambda: proxied.commit(group, topic, 5)):
+        status, met = carry_out(signed_in, group, token, "earliest")
+    assert (status, "stands elsewhere now" in met["detail"]) == (502, True)
+    (change,) = signed_in.get(f"{API}/{group}/changes").json()["changes"]
+    path = f"{group}/changes/{change['id']}/undo"
+    status, refused = send(signed_in, path, {})
+    assert (status, f"{topic}-0" in refused["detail"]) == (409, True)
+    assert proxied.committed(group, topic) == {0: 5, 1: 0}
+    proxied.commit(group, topic, 0)
+    assert send(signed_in, path, {})[0] == 200
+    assert proxied.committed(group, topic) == {0: 80, 1: 90}
+
+
+def test_change_that_the_broker_refused_leaves_nothing_to_undo(
+    signed_in: Client, proxy: WatchedProxy, proxied: World
+) -> None:
+    topic, group = proxied.topic(), new_name("settlement")
+    proxied.commit(group, topic, 80, 90)
+    token = preview(signed_in, group, "earliest")["token"]
+    members: list[AbstractContextManager[object]] = []
+
+    def join() -> None:
+        members.append(proxied.member(group, topic))
+        members[0].__enter__()
+
+    with proxy.before_request(OFFSET_COMMIT, join):
+        status, refused = carry_out(signed_in, group, token, "earliest")
+    members[0].__exit__(None, None, None)
+    assert (status, "joined group" in refused["detail"]) == (409, True), refused
+    assert proxied.committed(group, topic) == {0: 80, 1: 90}
+    assert signed_in.get(f"{API}/{group}/changes").json()["changes"] == []
+
+
+def test_stored_answer_is_for_the_credential_that_got_it(
+    user: User, local: Cluster, world: World
+) -> None:
+    other = Cluster.objects.create(name="other", bootstrap_address="127.0.0.1:1")
+    topic, group = world.topic(), new_name("new")
+    body = {"name": group, "to": {"place": "latest"}, "topics": [{"topic": topic}]}
+
+    def post(clusters: list[Cluster] | None, secret: str = "") -> tuple[str, int, dict]:
+        if not secret:
+            _, secret = issue(
+                user,
+                name="test",
+                rights=[Right.VIEW, Right.GROUPS_WRITE],
+                clusters=clusters,
+                lifetime=timedelta(days=1),
+            )
+        headers = {"Authorization": f"Bearer {secret}", "Idempotency-Key": "k"}
+        answer = Client().post(API, body, content_type="application/json", headers=headers)
+        return secret, answer.status_code, answer.json()
+
+    secret, status, made = post(None)
+    assert status == 201, made
+    assert post(None, secret) == (secret, 201, made), "the same token: the stored answer"
+    _, status, refused = post([other])
+    assert (status, "no cluster named 'local'" in refused["detail"]) == (404, True), refused
+    browser = Client()
+    browser.force_login(user)
+    answer = browser.post(
+        API, body, content_type="application/json", headers={"Idempotency-Key": "k"}
+    )
+    assert (answer.status_code, answer.json()["code"]) == (409, "group-exists")

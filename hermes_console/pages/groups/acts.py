@@ -184,7 +184,7 @@ def undo(request: HttpRequest, cluster: str, group: str, change: int) -> HttpRes
         preview = groups.preview_undo(found, group, change)
         context |= {
             "change": preview.change,
-            "act_word": groups.ACT_WORDS.get(preview.change.act, preview.change.act),
+            "act_word": groups.act_words(preview.change),
             "why_refused": preview.why_refused,
             **_moves_context(preview.moves),
         }

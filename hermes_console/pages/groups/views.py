@@ -10,7 +10,7 @@ from django.views.decorators.vary import vary_on_headers
 from hermes_console.accounts.actor import actor_of
 from hermes_console.accounts.rights import Right
 from hermes_console.addresses import requested_cluster
-from hermes_console.operations.groups import ACT_WORDS, recent_changes
+from hermes_console.operations.groups import act_words, recent_changes
 from hermes_console.pages.groups import services
 from hermes_console.pages.groups.query import read_query
 from hermes_console.samples.read import latest_cluster, latest_group
@@ -44,9 +44,7 @@ def group_detail(request: HttpRequest, cluster: str, group: str) -> HttpResponse
         }
         return render(request, "groups/missing.html", context, status=404)
     context = services.detail_context(found, snapshot, detail, request.GET.dict())
-    context["changes"] = [
-        (change, ACT_WORDS.get(change.act, change.act)) for change in recent_changes(found, group)
-    ]
+    context["changes"] = [(change, act_words(change)) for change in recent_changes(found, group)]
     context["may_write"] = actor_of(request).may(Right.GROUPS_WRITE, found)
     return render(request, "groups/detail.html", context)
 
