@@ -52,7 +52,7 @@ class Load:
             rows = ",".join(self.message() for _ in range(count))
             document = f'{{"messages":[{rows}]}}'
         head = (
-            "PUT /api/v1/messages HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
+            "PUT /api/v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             f"Content-Length: {len(document)}\r\n\r\n"
         )
         return (head + document).encode()

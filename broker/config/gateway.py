@@ -7,10 +7,14 @@ Not here: how its client talks to the cluster (`ClientSettings`), except for the
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator
+from typing import Final
 
 from broker.config.setting import Unit, setting
 from broker.model import INT32_MAX
+
+_HOST: Final = re.compile(r"[A-Za-z0-9_.-]+|\[?[0-9A-Fa-f.]*(?::[0-9A-Fa-f.]*){2,}\]?")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -22,6 +26,13 @@ class GatewaySettings:
         "127.0.0.1",
         "The address to listen on. There is no sign-in yet: any other address opens every topic "
         "to whoever reaches it.",
+    )
+    allowed_hosts: tuple[str, ...] = setting(
+        "allowed.hosts",
+        (),
+        "Further names (without a port) by which clients may call the gateway, besides localhost, "
+        "127.0.0.1, [::1] and `host`. Requests with another Host are answered with 403, so that "
+        "no web page reaches it through a browser (DNS rebinding).",
     )
     port: int = setting(
         "port", 8080, "The port to listen on; 0 takes a free one.", minimum=0, maximum=65535
@@ -162,5 +173,11 @@ class GatewaySettings:
                 f"inflight.bytes.max ({self.inflight_bytes_max}) must be at least "
                 f"request.bytes.max ({self.request_bytes_max})"
             )
+        for name in self.allowed_hosts:
+            if _HOST.fullmatch(name) is None:
+                yield (
+                    f"allowed.hosts: {name!r} must be a host name or an address, without scheme, "
+                    "port and path"
+                )
         if not self.bootstrap_servers:
             yield "bootstrap.servers: must name at least one host:port"

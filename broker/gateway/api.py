@@ -19,6 +19,7 @@ from aiohttp import web
 from broker.config.gateway import GatewaySettings
 from broker.gateway.access_log import AccessLog
 from broker.gateway.health import Health
+from broker.gateway.hosts import Hosts
 from broker.gateway.lane import Answer as Stored
 from broker.gateway.message import (
     Message,
@@ -109,6 +110,7 @@ class Api:
         self._access_log = access_log
         self._request_bytes = 0
         self._counts: dict[tuple[str, int], tuple[Value, Distribution]] = {}
+        self._hosts = Hosts(settings)
         self._openapi = json.dumps(openapi_document(settings)).encode()
 
     async def handle(self, request: web.BaseRequest) -> Answer:
@@ -117,6 +119,7 @@ class Api:
         request_id, route, code = "", None, ""
         try:
             request_id = self._request_id(request)
+            self._hosts.check(request.headers, request.rel_url.raw_path)
             route = find_route(request)
             reply = await route.handle(self, request)
             head = f"Content-Type: {reply.content_type}\r\nX-Request-Id: {request_id}\r\n"

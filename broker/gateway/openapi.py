@@ -84,7 +84,10 @@ _COMMIT_EXAMPLE: Final = {
     "partition": 3,
     "offset": "42",
 }
+FOREIGN_CODES: Final = ("HOST_NOT_ALLOWED", "ORIGIN_NOT_ALLOWED")
+"""Of every operation."""
 PUT_CODES: Final = (
+    *FOREIGN_CODES,
     *("INVALID_REQUEST", "INVALID_FIELD", "UNKNOWN_FIELD", "MISSING_FIELD", "TOPIC_NOT_ALLOWED"),
     *("UNKNOWN_TOPIC", "REQUEST_TIMEOUT", "MESSAGE_ID_CONFLICT", "BODY_TOO_LARGE"),
     *("MESSAGE_TOO_LARGE", "UNSUPPORTED_MEDIA_TYPE", "EXPECTATION_FAILED", "THROTTLED"),
@@ -92,11 +95,13 @@ PUT_CODES: Final = (
     *("REPLICA_LAGGING", "OUTCOME_UNKNOWN", "DISK_FULL"),
 )
 FETCH_CODES: Final = (
+    *FOREIGN_CODES,
     *("INVALID_REQUEST", "INVALID_FIELD", "UNKNOWN_FIELD", "MISSING_FIELD", "TOPIC_NOT_ALLOWED"),
     *("UNKNOWN_TOPIC", "UNKNOWN_PARTITION", "OFFSET_OUT_OF_RANGE", "THROTTLED", "INTERNAL_ERROR"),
-    *("CLUSTER_REFUSED", "NOT_READY", "LEADER_NOT_AVAILABLE", "DISK_FULL"),
+    *("CLUSTER_REFUSED", "NOT_READY", "LEADER_NOT_AVAILABLE", "DISK_FULL", "MESSAGE_TOO_LARGE"),
 )
 COMMIT_CODES: Final = (
+    *FOREIGN_CODES,
     *("INVALID_REQUEST", "INVALID_FIELD", "UNKNOWN_FIELD", "MISSING_FIELD", "TOPIC_NOT_ALLOWED"),
     *("UNKNOWN_TOPIC", "UNKNOWN_PARTITION", "REQUEST_TIMEOUT", "GROUP_ACTIVE", "BODY_TOO_LARGE"),
     *("UNSUPPORTED_MEDIA_TYPE", "EXPECTATION_FAILED", "THROTTLED", "INTERNAL_ERROR"),
@@ -214,8 +219,8 @@ def _fetch(settings: GatewaySettings) -> Json:
         "operationId": "fetchMessages",
         "summary": "Read messages of a partition",
         "description": "Answers at once when there are messages from `offset` on, else waits up "
-        "to waitMs. Ask again from nextOffset. maxBytes bounds what is asked of the cluster; a "
-        "message that is larger comes alone.",
+        "to waitMs. Ask again from nextOffset. maxBytes bounds what is asked of the cluster and "
+        "what is handed out, unpacked; a message that is larger comes alone.",
         "parameters": [
             parameter("topic", _TOPIC, is_required=True),
             parameter("partition", _PARTITION, is_required=True),
@@ -271,7 +276,7 @@ def _plain(operation: str, summary: str, media_type: str) -> Json:
         "parameters": [{"$ref": "#/components/parameters/RequestId"}],
         "responses": {
             "200": {"description": summary, "headers": _HEADERS, "content": content},
-            **_problems(("INVALID_FIELD",)),
+            **_problems(("INVALID_FIELD", *FOREIGN_CODES)),
         },
     }
 

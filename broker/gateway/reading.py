@@ -6,11 +6,12 @@ after the other); a client that leaves ends its fetch there, too.
 
 from __future__ import annotations
 
+import asyncio
 import binascii
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from broker.client.batches import Record
+from broker.client.batches import Batch, Record
 from broker.client.cluster import Cluster
 from broker.client.failure import BrokerRefusal, ClientError
 from broker.client.offsets import EARLIEST, commit_offsets
@@ -22,10 +23,15 @@ from broker.gateway.putting import find_topic
 from broker.gateway.scan import end_offset, id_of
 from broker.metrics import GatewayMetrics
 from broker.model import INT64_MAX, TopicPartition
+from broker.records.iterate import SEARCHED_RECORDS_MAX
 
 BYTES_DEFAULT: Final = 1 << 20
 MESSAGES_DEFAULT: Final = 100
 MESSAGES_MAX: Final = 1_000
+MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024
+"""The largest message that is handed out, unless fetch.bytes.max is larger."""
+HEADER_BYTES: Final = 24
+"""What a header's JSON needs besides its name and value: two stored bytes may be a header."""
 IDLE_MAX: Final = 32
 """Connections kept for the next fetch."""
 EARLIEST_TEXT: Final = "earliest"
@@ -55,6 +61,7 @@ class Reading:
         self._metrics = metrics
         self._idle: list[PartitionReader] = []
         self._count = 0
+        self._unpacking = asyncio.Semaphore()
 
     def close(self) -> None:
         for reader in self._idle:
@@ -86,7 +93,7 @@ class Reading:
             fetched = await reader.fetch(
                 *query.where, offset, bytes_max=query.bytes_max, wait_ms=query.wait_ms
             )
-            document = _document(query, offset, fetched)
+            document = await self._document(query, offset, fetched)
             self._metrics.messages_fetched_total.add(len(document["messages"]))
         except BrokerRefusal as error:
             reader.close()
@@ -104,6 +111,29 @@ class Reading:
         else:
             reader.close()
         return document
+
+    async def _document(self, query: FetchQuery, offset: int, fetched: Fetched) -> dict[str, Any]:
+        """Compressed batches are opened beside the event loop, one answer after the other: a few
+        stored kilobytes may be 64 MiB. Raises Problem, BrokerRefusal.
+        """
+        bytes_max = max(MESSAGE_BYTES_MAX, self._settings.fetch_bytes_max)
+        if all(batch.compression == "none" for batch in fetched.batches):
+            messages, next_offset = _messages(query, fetched, bytes_max)
+        else:
+            async with self._unpacking:
+                messages, next_offset = await asyncio.to_thread(
+                    _messages, query, fetched, bytes_max
+                )
+        start = fetched.log_start_offset
+        return {
+            "topic": query.where.topic,
+            "partition": query.where.partition,
+            "offset": str(offset),
+            "nextOffset": str(next_offset),
+            "highWatermark": str(fetched.high_watermark),
+            "logStartOffset": str(start) if start >= 0 else None,
+            "messages": messages,
+        }
 
     async def commit(self, group: str, where: TopicPartition, offset: int) -> None:
         """Store the next offset that the group reads. Raises Problem."""
@@ -175,23 +205,63 @@ def parse_offset(text: object, field: str = "offset") -> int | str:
     return parse_int(text, field, maximum=INT64_MAX)
 
 
-def _document(query: FetchQuery, offset: int, fetched: Fetched) -> dict[str, Any]:
+def _messages(
+    query: FetchQuery, fetched: Fetched, message_bytes_max: int
+) -> tuple[list[dict[str, Any]], int]:
+    """(messages, where to go on): at most the bytes that the client asked for, or one message. What
+    comes after them is not opened. Raises Problem, BrokerRefusal.
+    """
     messages: list[dict[str, Any]] = []
-    next_offset = fetched.next_offset
-    for record in fetched.records():
-        if len(messages) >= query.messages_max:
-            next_offset = record.offset
-            break
-        messages.append(_message(record))
-    return {
-        "topic": query.where.topic,
-        "partition": query.where.partition,
-        "offset": str(offset),
-        "nextOffset": str(next_offset),
-        "highWatermark": str(fetched.high_watermark),
-        "logStartOffset": str(fetched.log_start_offset) if fetched.log_start_offset >= 0 else None,
-        "messages": messages,
-    }
+    room = query.bytes_max
+    for batch in fetched.batches:
+        try:
+            for record in _records(batch):
+                if record.offset < fetched.offset:
+                    continue
+                size = _size(record)
+                if messages and (len(messages) >= query.messages_max or size > room):
+                    return messages, record.offset
+                if size > message_bytes_max:
+                    what = (
+                        f"message {record.offset} has {size} bytes, more than {message_bytes_max}"
+                    )
+                    raise _too_large(query, what, record.offset + 1)
+                room -= size
+                messages.append(_message(record))
+        except BrokerRefusal as error:
+            if error.code is not ErrorCode.MESSAGE_TOO_LARGE:
+                raise
+            if messages:
+                return messages, batch.base_offset
+            what = f"the batch from {batch.base_offset} on: {error}"
+            raise _too_large(query, what, batch.next_offset) from None
+    return messages, fetched.next_offset
+
+
+def _records(batch: Batch) -> Iterator[Record]:
+    """Raises BrokerRefusal: MESSAGE_TOO_LARGE beyond the bounds on bytes and records."""
+    count = batch.header.record_count
+    if count > SEARCHED_RECORDS_MAX:
+        reason = f"{count} messages in one batch, at most {SEARCHED_RECORDS_MAX} are looked through"
+        raise BrokerRefusal(ErrorCode.MESSAGE_TOO_LARGE, reason)
+    return batch.records()
+
+
+def _size(record: Record) -> int:
+    size = len(record.key or b"") + len(record.value or b"")
+    for name, value in record.headers:
+        size += len(name) + len(value or b"") + HEADER_BYTES
+    return size
+
+
+def _too_large(query: FetchQuery, what: str, next_offset: int) -> Problem:
+    return Problem(
+        "MESSAGE_TOO_LARGE",
+        f"{query.where}: {what}. That is not handed out over HTTP: read it with a Kafka client, "
+        f"and go on from offset {next_offset}",
+        field="offset",
+        more={"nextOffset": str(next_offset)},
+    )
 
 
 def _message(record: Record) -> dict[str, Any]:

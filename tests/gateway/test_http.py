@@ -14,7 +14,7 @@ import pytest
 from tests.gateway.gateway_process import GatewayProcess, wait_until
 
 NewTopic = Callable[..., str]
-PUT = b"PUT /api/v1/messages HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+PUT = b"PUT /api/v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def test_the_request_id_is_returned_and_logged(
 def test_a_request_id_that_could_break_a_log_is_refused(
     gateway: GatewayProcess, given: str
 ) -> None:
-    head = f"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Request-Id: {given}\r\n\r\n"
+    head = f"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: {given}\r\n\r\n"
     answer = talk(gateway, head.encode())
     assert (status(answer), problem(answer)) == (400, "INVALID_FIELD")
 
@@ -113,7 +113,7 @@ def test_head_is_get_without_a_body(gateway: GatewayProcess) -> None:
 @pytest.mark.parametrize("given", [None, "text/plain", "application/jsonx", "multipart/form-data"])
 def test_another_content_type_is_415(gateway: GatewayProcess, given: str | None) -> None:
     head = "" if given is None else f"Content-Type: {given}\r\n"
-    start = f"PUT /api/v1/messages HTTP/1.1\r\nHost: x\r\n{head}"
+    start = f"PUT /api/v1/messages HTTP/1.1\r\nHost: localhost\r\n{head}"
     answer = talk(gateway, f"{start}Content-Length: 2\r\n\r\n{{}}".encode())
     assert (status(answer), problem(answer)) == (415, "UNSUPPORTED_MEDIA_TYPE")
 
@@ -177,9 +177,9 @@ def test_bad_chunks_are_refused(strict: GatewayProcess, body: bytes) -> None:
         PUT + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
         b"GET\r\n\r\n",
-        b"GET /healthz HTTP/9.9\r\nHost: x\r\n\r\n",
+        b"GET /healthz HTTP/9.9\r\nHost: localhost\r\n\r\n",
         b"GET /healthz HTTP/1.1\r\nHost x\r\n\r\n",
-        b"GET /healthz HTTP/1.1\r\nHost: x\r\nA\x00: b\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nA\x00: b\r\n\r\n",
     ],
     ids=["lengths", "negative", "smuggling", "tls", "short", "version", "colon", "nul"],
 )
@@ -191,7 +191,7 @@ def test_what_is_no_http_is_refused_and_closed(strict: GatewayProcess, head: byt
 
 def test_a_huge_head_is_refused(strict: GatewayProcess) -> None:
     for head in (b"X: " + b"a" * 20_000 + b"\r\n", b"".join(b"X%d: a\r\n" % n for n in range(300))):
-        answer = talk(strict, b"GET /healthz HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n")
+        answer = talk(strict, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + head + b"\r\n")
         assert (status(answer), problem(answer)) == (431, "HEADERS_TOO_LARGE")
 
 
@@ -223,16 +223,18 @@ def test_connections_beyond_the_limit_are_refused_and_others_served(
         for _ in range(40):
             connection = dial(strict)
             held.append(connection)
-            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert status(connection.recv(65536)) == 200
         answer = talk(strict, b"")
         assert (status(answer), problem(answer)) == (503, "NOT_READY")
-        held[0].sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        held[0].sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert status(held[0].recv(65536)) == 200
     finally:
         for connection in held:
             connection.close()
-    wait_until(lambda: status(talk(strict, b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")) == 200)
+    wait_until(
+        lambda: status(talk(strict, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")) == 200
+    )
 
 
 def test_who_does_not_read_is_closed(strict: GatewayProcess) -> None:
@@ -241,7 +243,7 @@ def test_who_does_not_read_is_closed(strict: GatewayProcess) -> None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.connect(("127.0.0.1", strict.port))
         connection.settimeout(0.2)
-        asked = b"GET /api/v1/openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * 100
+        asked = b"GET /api/v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100
         end = time.monotonic() + 60
         closed = False
         while not closed and time.monotonic() < end:
@@ -267,7 +269,7 @@ def test_expect_100_continue_is_met(gateway: GatewayProcess, new_topic: NewTopic
 
 def test_two_requests_in_one_packet_get_two_answers(gateway: GatewayProcess) -> None:
     with dial(gateway) as connection:
-        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" * 2)
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 2)
         got = b""
         while got.count(b"ok\n") < 2:
             part = connection.recv(65536)

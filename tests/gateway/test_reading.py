@@ -110,7 +110,7 @@ def test_fetches_that_come_at_once_are_counted_at_once(
 ) -> None:
     """Also while the first of them still asks the cluster about the topic."""
     path = f"/api/v1/messages/fetch?topic={new_topic()}&partition=0&offset=0&waitMs=30000"
-    request = f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+    request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
     connections = [socket.create_connection(("127.0.0.1", narrow.port)) for _ in range(30)]
     try:
         for connection in connections:
@@ -163,6 +163,96 @@ def test_a_wrong_parameter_is_named(
     path = f"/api/v1/messages/fetch?{query.replace('TOPIC', new_topic())}"
     reply = gateway.call("GET", path)
     assert (reply.status, reply.json.get("field")) == (status, field)
+
+
+def produce(bootstrap: str, topic: str, values: list[bytes], codec: str) -> None:
+    """In one batch."""
+    size = sum(map(len, values)) + 1_000_000
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "compression.type": codec,
+            "linger.ms": 2_000,
+            "message.max.bytes": size,
+            "batch.size": size,
+        }
+    )
+    for value in values:
+        producer.produce(topic, value=value)
+    assert producer.flush(60) == 0
+
+
+@pytest.mark.parametrize("codec", ["zstd", "gzip", "none"])
+def test_an_answer_has_as_many_unpacked_bytes_as_were_asked_for(
+    gateway: GatewayProcess, bootstrap: str, new_topic: NewTopic, codec: str
+) -> None:
+    """What does not fit comes next, each message once."""
+    topic = new_topic()
+    produce(bootstrap, topic, [b"%06d" % n + bytes(99_994) for n in range(9)], codec)
+    offset, counts, numbers = "0", [], []
+    while offset != "9":
+        reply = gateway.fetch(topic, 0, offset, maxBytes=250_000)
+        document = reply.json
+        rows = document["messages"]
+        counts.append(len(rows))
+        assert [row["queueOffset"] for row in rows] == [
+            str(n) for n in range(int(offset), int(document["nextOffset"]))
+        ]
+        numbers += [int(base64.b64decode(row["body"])[:6]) for row in rows]
+        offset = document["nextOffset"]
+        assert len(counts) < 20
+    assert numbers == list(range(9))
+    assert max(counts) == 2
+    small = gateway.fetch(topic, 0, 4, maxBytes=10).json
+    assert (len(small["messages"]), small["nextOffset"]) == (1, "5")
+
+
+def test_a_small_batch_of_many_megabytes_is_no_large_answer(
+    gateway: GatewayProcess, bootstrap: str, new_topic: NewTopic
+) -> None:
+    topic = new_topic()
+    produce(bootstrap, topic, [bytes(1_000_000)] * 60, "zstd")
+    reply = gateway.fetch(topic, 0, 0)
+    assert reply.status == 200
+    assert len(reply.body) < 1_500_000
+    assert (len(reply.json["messages"]), reply.json["nextOffset"]) == (1, "1")
+    last = gateway.fetch(topic, 0, 59).json
+    assert (len(last["messages"]), last["nextOffset"]) == (1, "60")
+
+
+def test_a_message_that_is_too_large_is_a_problem_that_says_where_to_go_on(
+    gateway: GatewayProcess, bootstrap: str, new_topic: NewTopic
+) -> None:
+    topic = new_topic()
+    produce(bootstrap, topic, [b"before", bytes(17 << 20), b"after"], "zstd")
+    first = gateway.fetch(topic, 0, 0, maxBytes=4 << 20).json
+    assert (len(first["messages"]), first["nextOffset"]) == (1, "1")
+    refused = gateway.fetch(topic, 0, 1)
+    assert (refused.status, refused.json["code"]) == (413, "MESSAGE_TOO_LARGE")
+    assert refused.json["nextOffset"] == "2"
+    assert "Kafka client" in refused.json["detail"]
+    [row] = gateway.fetch(topic, 0, 2).json["messages"]
+    assert base64.b64decode(row["body"]) == b"after"
+
+
+def test_a_batch_that_unpacks_to_too_much_is_a_problem_that_says_where_to_go_on(
+    gateway: GatewayProcess, bootstrap: str, new_topic: NewTopic
+) -> None:
+    topic = new_topic()
+    gateway.put(topic, messageId="before")
+    produce(bootstrap, topic, [bytes(70_000_000)], "zstd")
+    gateway.put(topic, messageId="after")
+    first = gateway.fetch(topic, 0, 0).json
+    assert ([row["messageId"] for row in first["messages"]], first["nextOffset"]) == (
+        ["before"],
+        "1",
+    )
+    refused = gateway.fetch(topic, 0, 1)
+    assert (refused.status, refused.json["code"]) == (413, "MESSAGE_TOO_LARGE")
+    assert refused.json["nextOffset"] == "2"
+    assert "unpacks to more than 67108864 bytes" in refused.json["detail"]
+    [row] = gateway.fetch(topic, 0, 2).json["messages"]
+    assert row["messageId"] == "after"
 
 
 def committed(bootstrap: str, group: str, topic: str) -> int:
