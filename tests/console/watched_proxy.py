@@ -14,6 +14,7 @@ from typing import Final
 
 OFFSET_COMMIT: Final = 8
 DELETE_GROUPS: Final = 42
+JOIN_S: Final = 20
 Happening = Callable[[], None]
 
 
@@ -28,16 +29,20 @@ class WatchedProxy:
         self._before_request: dict[int, Happening] = {}
         self._before_answer: dict[int, Happening] = {}
         self._sockets: list[socket.socket] = []
+        self._threads: list[threading.Thread] = []
 
     def __enter__(self) -> WatchedProxy:
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
         return self
 
     def __exit__(self, *_exception: object) -> None:
-        for one in [self._listener, *self._sockets]:
-            with contextlib.suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
-            one.close()
+        _end(self._listener)
+        self._accepting.join(JOIN_S)
+        for one in self._sockets:
+            _end(one)
+        for thread in self._threads:
+            thread.join(JOIN_S)
 
     @contextmanager
     def no_answer_to(self, api_key: int) -> Iterator[None]:
@@ -66,14 +71,24 @@ class WatchedProxy:
         with contextlib.suppress(OSError):
             while True:
                 near, _ = self._listener.accept()
-                far = socket.create_connection(("127.0.0.1", self.target_port))
-                self._sockets += [near, far]
-                held: dict[int, Happening | None] = {}
-                for work, source, target in (
-                    (self._pass_requests, near, far),
-                    (self._pass_answers, far, near),
-                ):
-                    threading.Thread(target=work, args=(source, target, held), daemon=True).start()
+                self._sockets.append(near)
+                try:
+                    far = socket.create_connection(("127.0.0.1", self.target_port))
+                except OSError:  # the broker is gone
+                    _end(near)
+                    continue
+                self._sockets.append(far)
+                self._start(near, far)
+
+    def _start(self, near: socket.socket, far: socket.socket) -> None:
+        held: dict[int, Happening | None] = {}
+        for work, source, target in (
+            (self._pass_requests, near, far),
+            (self._pass_answers, far, near),
+        ):
+            thread = threading.Thread(target=work, args=(source, target, held), daemon=True)
+            self._threads.append(thread)
+            thread.start()
 
     def _pass_requests(
         self, near: socket.socket, far: socket.socket, held: dict[int, Happening | None]
@@ -109,6 +124,12 @@ def _frames(source: socket.socket, target: socket.socket) -> Iterator[bytes]:
             yield head + stream.read(struct.unpack(">i", head)[0])
     with contextlib.suppress(OSError):
         target.shutdown(socket.SHUT_RDWR)
+
+
+def _end(one: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        one.shutdown(socket.SHUT_RDWR)
+    one.close()
 
 
 def _send(target: socket.socket, frame: bytes) -> None:
