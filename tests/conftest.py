@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 
 import pytest
 
 from broker.verify.packages import install_command, missing_packages
 from tests.support import ports
+
+
+def pytest_configure() -> None:
+    """Processes of the tests can be interrupted: a shell that runs the tests in the background has
+    them ignore SIGINT, and every child would inherit that.
+    """
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
