@@ -23,6 +23,14 @@ log = logging.getLogger(__name__)
 
 
 def prepare_storage() -> None:
+    """What a console does before it serves: `migrate_storage`, and the environment's cluster is
+    entered.
+    """
+    migrate_storage()
+    upsert_environment_cluster(settings.ENVIRONMENT)
+
+
+def migrate_storage() -> None:
     """After this the databases fit this version of the code. A SQLite file is copied aside before
     it is migrated.
     """
@@ -36,7 +44,6 @@ def prepare_storage() -> None:
         if connection.vendor == "sqlite" and executor.loader.applied_migrations:
             back_up(Path(str(connection.settings_dict["NAME"])))
         call_command("migrate", database=alias, interactive=False, verbosity=0)
-    upsert_environment_cluster(settings.ENVIRONMENT)
 
 
 def back_up(file: Path) -> None:

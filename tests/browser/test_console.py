@@ -3,6 +3,7 @@ accessibility."""
 
 from __future__ import annotations
 
+import os
 import re
 from itertools import pairwise
 from pathlib import Path
@@ -242,7 +243,7 @@ async def test_signing_out_ends_the_live_socket(
     printed = subprocess.run(
         [sys.executable, "manage.py", "signin_link", "--url", installation.console],
         cwd=ROOT,
-        env={"HERMES_DATA_DIR": str(installation.data), "PATH": "/usr/bin"},
+        env={**os.environ, "HERMES_DATA_DIR": str(installation.data)},
         capture_output=True,
         text=True,
         check=True,

@@ -21,6 +21,7 @@ from hermes_console.accounts.links import (
 )
 from hermes_console.accounts.models import SignInLink, User
 from hermes_console.audit.models import AuditEvent
+from hermes_console.clusters import Cluster
 from tests.console.conftest import PASSWORD
 
 pytestmark = pytest.mark.django_db(databases="__all__")
@@ -96,6 +97,14 @@ def test_first_administrator_is_made_once_and_without_a_password() -> None:
     assert not first_administrator().has_usable_password()
     made = AuditEvent.objects.get(action="account.create")
     assert (made.via, made.target) == ("system", first_administrator().username)
+
+
+def test_command_leaves_the_cluster_of_a_running_console_alone(cluster: Cluster) -> None:
+    """It runs with an environment of its own, mostly an empty one."""
+    cluster.bootstrap_address = "kafka.internal:19092"
+    cluster.save()
+    call_command("signin_link", stdout=StringIO(), stderr=StringIO())
+    assert [one.bootstrap_address for one in Cluster.objects.all()] == ["kafka.internal:19092"]
 
 
 def test_command_prints_a_link_that_works(client: Client) -> None:

@@ -10,7 +10,7 @@ from django.urls import reverse
 
 from hermes_console.accounts.links import LIFETIME, create_local_link, first_administrator
 from hermes_console.accounts.models import User
-from hermes_console.storage import prepare_storage
+from hermes_console.storage import migrate_storage
 
 
 class Command(BaseCommand):
@@ -32,7 +32,7 @@ class Command(BaseCommand):
         return user
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        prepare_storage()
+        migrate_storage()  # and nothing of the environment: a console runs with its own
         token = create_local_link(self._owner(options["user"]))
         address = options["url"] or settings.ENVIRONMENT.console_url
         self.stdout.write(address.rstrip("/") + reverse("accounts:link", args=[token]))
