@@ -44,6 +44,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
         yield broker
 
 
+@pytest.mark.filterwarnings("default::pytest.PytestWarning")  # it is for the report
 @pytest.mark.timeout(180)
 def test_orders_survive_the_death_of_a_member_and_of_the_broker(
     broker: BrokerProcess, record_property: Any
