@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from broker.client.blocking import ClientError, TopicView
+from broker.client.blocking import BlockingClient, ClientError, TopicView
 from hermes_console.clusters import Cluster
 from hermes_console.connect import client_for
 from hermes_console.samples.snapshot import NEEDS_ATTENTION, ClusterSnapshot, GroupSummary
@@ -90,7 +90,11 @@ def read_catalogue(cluster: Cluster, *, age_s_max: float = CATALOGUE_S_MAX) -> C
         known = _kept.get(key)
     if known is not None and time.monotonic() - known.at_s <= age_s_max:
         return known
-    topics = client_for(cluster).list_topics(with_internal=True)
+    return _read(client_for(cluster), key)
+
+
+def _read(client: BlockingClient, key: tuple[int, str]) -> Catalogue:
+    topics = client.list_topics(with_internal=True)
     found = make_catalogue(time.monotonic(), topics)
     with _lock:
         _kept[key] = found
@@ -108,20 +112,27 @@ def known_catalogue(cluster: Cluster, *, age_s_max: float) -> Catalogue | None:
     with _lock:
         known = _kept.get(key)
         is_due = known is None or time.monotonic() - known.at_s > age_s_max
-        if is_due and key not in _reading and len(_reading) < CATALOGUES_MAX:
-            _reading.add(key)
-            name = f"catalogue-{cluster.name}"
-            threading.Thread(
-                target=_read_aside, args=(cluster, key), name=name, daemon=True
-            ).start()
+        if not is_due or key in _reading:
+            return known
+    client = client_for(cluster)  # here: a thread's own connection to the database would stay open
+    with _lock:
+        if key in _reading or len(_reading) >= CATALOGUES_MAX:
+            return known
+        _reading.add(key)
+    threading.Thread(
+        target=_read_aside,
+        args=(client, key, cluster.name),
+        name=f"catalogue-{cluster.name}",
+        daemon=True,
+    ).start()
     return known
 
 
-def _read_aside(cluster: Cluster, key: tuple[int, str]) -> None:
+def _read_aside(client: BlockingClient, key: tuple[int, str], name: str) -> None:
     try:
-        read_catalogue(cluster, age_s_max=0)
+        _read(client, key)
     except ClientError:
-        log.info("the topics of cluster %s could not be read", cluster.name)
+        log.info("the topics of cluster %s could not be read", name)
     finally:
         with _lock:
             _reading.discard(key)
