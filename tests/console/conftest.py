@@ -48,6 +48,14 @@ def _is_ours(item: pytest.Item) -> bool:
 
 
 @pytest.fixture(scope="session")
+def django_db_keepdb() -> bool:
+    """A PostgreSQL beside the tests goes away with its databases. It refuses to drop one while a
+    thread of the process (asgiref's, for the live sockets) has a session open.
+    """
+    return ENVIRONMENT.database is not None
+
+
+@pytest.fixture(scope="session")
 def django_db_modify_db_settings(tmp_path_factory: pytest.TempPathFactory) -> None:
     """The test databases are files, as in the product: SQLite in memory, shared by threads, fails
     at once where a file waits for the other writer.
