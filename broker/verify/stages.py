@@ -51,8 +51,9 @@ STAGES: Final = (
     Stage(
         "services",
         ("console",),
-        "the console's tests on PostgreSQL and Redis",
+        "the console's tests on PostgreSQL and Redis (a campaign)",
         has_services=True,
+        is_campaign=True,
         arguments=tuple(f"--ignore=tests/console/test_{name}.py" for name in ("urls", "contract")),
     ),
     Stage(
