@@ -35,8 +35,8 @@ HERMES_CONFORMANCE_BOOTSTRAP=127.0.0.1:9092 ./hermes test --judges   # judge ano
 
 What is missing (Java, Node, Maven, kcat) is installed as root, or named with the command to type.
 Sources are downloaded once and proved by their hash. A judge marked * has no source distribution
-with tests on PyPI: it is taken from its public git repository by the commit's id, or from a mirror
-that `HERMES_JUDGES_CONFLUENT_KAFKA` names. Another broker needs `node.id=0`, `num.partitions=4`,
+with tests on PyPI: it is taken by the commit's id from its public git repository, or a copy of it,
+which `HERMES_JUDGES_CONFLUENT_KAFKA` names. Another broker needs `node.id=0`, `num.partitions=4`,
 `group.min.session.timeout.ms=1000` and `group.initial.rebalance.delay.ms=0`, as the suites expect.
 
 ## Results

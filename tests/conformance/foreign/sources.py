@@ -72,12 +72,17 @@ def _unpack_sdist(source: Sdist, directory: Path, got: Path) -> None:
 
 def _unpack_commit(source: Checkout, directory: Path, got: Path) -> None:
     """A commit's id proves its content, wherever the repository is."""
-    url = os.environ.get(source.mirror_variable) or source.url
+    url = os.environ.get(source.variable, "")
+    if not url:
+        raise SourceMissing(
+            f"{source.label} is not on PyPI: name its git repository, or a copy that has commit"
+            f" {source.commit}, in {source.variable}; `hermes test` leaves this judge out"
+        )
     git = ["git", "-C", str(directory / "repository")]
     (directory / "repository").mkdir()
     advice = (
         f"it needs {url}, which this machine may not reach: give another repository with that"
-        f" commit in {source.mirror_variable}, or run `hermes test`, which leaves this judge out"
+        f" commit in {source.variable}, or run `hermes test`, which leaves this judge out"
     )
     for command in (
         [*git, "init", "--quiet"],

@@ -33,13 +33,12 @@ class Sdist:
 class Checkout:
     """A commit of a public git repository, proved by the commit's id."""
 
-    url: str
     project: str
     version: str
     commit: str
     directory: str
-    mirror_variable: str
-    """The environment variable that names another repository to take the commit from."""
+    variable: str
+    """The environment variable that names the repository, or a copy of it."""
 
     @property
     def identity(self) -> str:
@@ -137,12 +136,11 @@ SUITES: Final = (
         name="confluent-kafka-2",
         title="confluent-kafka-python's integration suite",
         source=Checkout(
-            "https://github.com/confluentinc/confluent-kafka-python.git",
             "confluent-kafka-python",
             "2.15.0",
             "8b1c7a613434eee3d0e1287d624d7af04932f410",
             directory="tests",
-            mirror_variable="HERMES_JUDGES_CONFLUENT_KAFKA",
+            variable="HERMES_JUDGES_CONFLUENT_KAFKA",
         ),
         targets=("tests/integration",),
         passed=25,

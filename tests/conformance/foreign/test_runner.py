@@ -88,14 +88,18 @@ def test_a_suite_that_does_not_end_is_ended(root: Path) -> None:
     assert "not done in 5 s" in verdict.output
 
 
-def test_a_source_that_cannot_be_got_says_what_to_do(tmp_path: Path) -> None:
+@pytest.mark.parametrize("repository", ["", "nowhere.git"])
+def test_a_source_that_cannot_be_got_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repository: str
+) -> None:
+    given = str(tmp_path / repository) if repository else ""
+    monkeypatch.setenv("HERMES_JUDGES_NO_SUCH", given)
     source = Checkout(
-        url=str(tmp_path / "nowhere.git"),
         project="no-such-project-here",
         version="1",
         commit="0" * 40,
         directory="tests",
-        mirror_variable="HERMES_JUDGES_NO_SUCH",
+        variable="HERMES_JUDGES_NO_SUCH",
     )
     suite = Suite("gone", "gone", source, targets=("tests",), passed=0, in_every_run=False)
     with pytest.raises(SourceMissing, match="HERMES_JUDGES_NO_SUCH"):
