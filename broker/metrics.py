@@ -334,6 +334,12 @@ class Metrics:
         "Partitions that a fault took offline; each needs an operator.",
         computed=True,
     )
+    partition_offline: Gauge = _gauge(
+        "hermes_partition_offline",
+        "1 for each partition that a fault took offline, absent for the others.",
+        _PARTITION,
+        computed=True,
+    )
     log_size_bytes: Gauge = _gauge(
         "hermes_log_size_bytes", "Bytes of a partition's segments.", _PARTITION, computed=True
     )
@@ -404,6 +410,16 @@ class Metrics:
     )
     disk_free_bytes: Gauge = _gauge(
         "hermes_disk_free_bytes", "Free bytes of the data directory's file system.", computed=True
+    )
+    disk_low: Gauge = _gauge(
+        "hermes_disk_low",
+        "1 while clients' records are refused because space is low, else 0.",
+        computed=True,
+    )
+    disk_low_mark_bytes: Gauge = _gauge(
+        "hermes_disk_low_mark_bytes",
+        "With less free space than this clients' records are refused.",
+        computed=True,
     )
     process_resident_memory_bytes: Gauge = _gauge(
         "hermes_process_resident_memory_bytes",

@@ -18,6 +18,8 @@ from broker.config.topic import TopicSettings
 from broker.model import INT32_MAX, INT64_MAX
 
 LISTENER_NAMES: Final = ("PLAINTEXT",)
+AUTOMATIC: Final = -1
+"""The broker chooses."""
 
 
 class ListenerAddress(NamedTuple):
@@ -318,6 +320,17 @@ class BrokerSettings:
         "How often segments past their retention are looked for.",
         unit=Unit.MS,
         minimum=1,
+        maximum=INT64_MAX,
+        live=True,
+    )
+    hermes_log_dir_min_free_bytes: int = setting(
+        "hermes.log.dir.min.free.bytes",
+        AUTOMATIC,
+        "With less free space on its disk the broker takes no records from clients "
+        "(KAFKA_STORAGE_ERROR); all else goes on. -1: a twentieth of the disk, at most 1 GiB. "
+        "0: only a full disk refuses.",
+        unit=Unit.BYTES,
+        minimum=AUTOMATIC,
         maximum=INT64_MAX,
         live=True,
     )

@@ -62,6 +62,12 @@ async def _offline_partitions(broker: Broker, lag: LagReader) -> AsyncIterator[S
     yield (), sum(partition.is_offline for partition in broker.partitions.all())
 
 
+async def _partition_offline(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
+    for partition in broker.partitions.all():
+        if partition.is_offline:
+            yield (partition.topic, str(partition.index)), 1
+
+
 async def _log_sizes(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
     for partition in broker.partitions.all():
         if not partition.is_offline:
@@ -128,6 +134,14 @@ async def _disk_free(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
     yield (), broker.disk.free_bytes()
 
 
+async def _disk_low(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
+    yield (), int(broker.space.is_low)
+
+
+async def _disk_mark(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
+    yield (), broker.space.mark_bytes
+
+
 async def _resident_memory(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
     yield (), resident_bytes()
 
@@ -167,6 +181,7 @@ COMPUTED: Final[dict[str, Source]] = {
     "hermes_topics": _topics,
     "hermes_partitions": _partitions,
     "hermes_offline_partitions": _offline_partitions,
+    "hermes_partition_offline": _partition_offline,
     "hermes_log_size_bytes": _log_sizes,
     "hermes_log_start_offset": _log_starts,
     "hermes_high_watermark": _high_watermarks,
@@ -180,6 +195,8 @@ COMPUTED: Final[dict[str, Source]] = {
     "hermes_descriptors_limit": _descriptors_limit,
     "hermes_disk_used_bytes": _disk_used,
     "hermes_disk_free_bytes": _disk_free,
+    "hermes_disk_low": _disk_low,
+    "hermes_disk_low_mark_bytes": _disk_mark,
     "hermes_process_resident_memory_bytes": _resident_memory,
     "hermes_process_cpu_seconds_total": _cpu,
     "hermes_uptime_seconds": _uptime,

@@ -52,6 +52,10 @@ class Maintenance:
         if len(log.segments) > 1 and log.segments[1].base_offset <= log.log_start_offset:
             self._broker.spawn(self._attend(partition, self._retain))
 
+    def retain_all_soon(self) -> None:
+        """Space is low: what retention allows to go need not wait for the next round."""
+        self._broker.spawn(self._round(self._retain))
+
     def empty_trash_soon(self) -> None:
         """Remove what was deleted, in the background."""
         if not self._is_emptying:
@@ -65,6 +69,7 @@ class Maintenance:
                     await partition.log.roll(self._broker.clock.wall_ms())
                     self._broker.metrics.segments_rolled_total.add(1)
                 except DiskFull as fault:
+                    self._broker.space.check()
                     _log.error(
                         "no space for a new segment", partition=str(partition), fault=str(fault)
                     )
@@ -102,10 +107,13 @@ class Maintenance:
     ) -> None:
         while True:
             await asyncio.sleep(interval_ms() / 1000)
-            for partition in self._broker.partitions.all():
-                if not partition.is_offline:
-                    await self._attend(partition, work)
-                await asyncio.sleep(0)
+            await self._round(work)
+
+    async def _round(self, work: Callable[[Partition], Awaitable[None]]) -> None:
+        for partition in self._broker.partitions.all():
+            if not partition.is_offline:
+                await self._attend(partition, work)
+            await asyncio.sleep(0)
 
     async def _attend(
         self, partition: Partition, work: Callable[[Partition], Awaitable[None]]

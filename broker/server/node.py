@@ -42,6 +42,7 @@ from broker.server.loop_lag import watch_loop_lag
 from broker.server.maintenance import Maintenance
 from broker.server.partitions import PartitionRegistry
 from broker.server.routes import build_routes
+from broker.server.space import DiskSpace
 from broker.server.startup import StartupError
 from broker.server.storage import prepare_directories
 from broker.server.turn import Turn
@@ -99,6 +100,7 @@ class Broker:
         self.fetch_sessions = FetchSessions(ids)
         self.routes = build_routes(self.metrics)
         self.maintenance = Maintenance(self)
+        self.space = DiskSpace(self)
         self.partitions = PartitionRegistry(self)
         self.catalog = Catalog(self)
         self.groups = GroupCoordinator(self)
@@ -162,6 +164,7 @@ class Broker:
         await self.catalog.begin_leader_epochs(known)
         await self.partitions.serve(opened)
         self.maintenance.start()
+        self.spawn(self.space.watch())
         self.spawn(watch_loop_lag(self.clock, self.metrics))
         self.spawn(self.connections.sweep_forever())
         await self.groups.start()

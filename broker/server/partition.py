@@ -42,6 +42,15 @@ TO_HIGH_WATERMARK: Final = -1
 OFFLINE_MESSAGE: Final = "the partition is offline after a storage fault: see the broker's log"
 
 
+class Space(Protocol):
+    """The room on the disk: whoever appended takes the bytes off, and looks when none are left."""
+
+    unchecked_bytes: int
+
+    def check(self) -> float:
+        """Look at the disk now."""
+
+
 class Surroundings(NamedTuple):
     """What every partition of a broker shares."""
 
@@ -51,6 +60,7 @@ class Surroundings(NamedTuple):
     metrics: Metrics
     on_roll_due: Callable[[Partition], None]
     full_lines: LogLines
+    space: Space
 
 
 class ParkedFetch(Protocol):
@@ -260,6 +270,7 @@ class Partition:
             self._carry_out(effects, size)
         except DiskFull as fault:
             self._around.metrics.disk_faults_total.add(1, kind="full")
+            self._around.space.check()
             if self._around.full_lines.admits(self._around.clock.monotonic_ms()):
                 _log.error(
                     "the disk is full; writes are refused until there is space",
@@ -290,6 +301,10 @@ class Partition:
         log.flush()
         elapsed_ms = clock.monotonic_ms() - began_ms
         self._around.metrics.log_flush_duration_seconds.observe(elapsed_ms / 1000)
+        space = self._around.space
+        space.unchecked_bytes -= size
+        if space.unchecked_bytes < 0:
+            space.check()
         end_offset = log.written_end_offset
         self.topic_metrics.bytes_in.value += size
         self.topic_metrics.records_in.value += end_offset - leader.written_end_offset

@@ -205,6 +205,7 @@ class PartitionRegistry:
             broker.metrics,
             broker.maintenance.roll_soon,
             self._full_lines,
+            broker.space,
         )
 
     async def _open_or_make(self, topic: Topic, index: int) -> OpenedLog:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import os
 import shutil
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,6 +31,7 @@ from broker.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from broker.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from tests.faults.disks import fill, tmpfs
 from tests.support.broker_process import BrokerProcess
 from tests.support.wire_client import WireClient
 
@@ -119,32 +117,19 @@ def test_damaged_indexes_are_rebuilt_and_nothing_is_lost(tmp_path: Path, is_clea
         assert read_keys(broker, "orders") == list(range(300))
 
 
-def fill(path: Path) -> None:
-    """Writes until no byte more fits."""
-    file = os.open(path, os.O_CREAT | os.O_WRONLY)
-    try:
-        for size in (1 << 20, 4096, 1):
-            with contextlib.suppress(OSError):
-                while os.write(file, bytes(size)):
-                    pass
-    finally:
-        os.close(file)
+TO_THE_LAST_BYTE = {"hermes.log.dir.min.free.bytes": 0}
+"""Produce goes on until the disk is full."""
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 32 MiB of its own."""
-    mount = tmp_path / "small"
-    mount.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(mount)], check=True)
-    try:
+    with tmpfs(tmp_path, megabytes=32) as mount:
         yield mount
-    finally:
-        subprocess.run(["umount", "-l", str(mount)], check=True)
 
 
 def test_full_disk_refuses_produce_serves_reads_and_heals(small_disk: Path) -> None:
-    with BrokerProcess(small_disk) as broker:
+    with BrokerProcess(small_disk, TO_THE_LAST_BYTE) as broker:
         create_topic(broker, "orders")
         create_topic(broker, "ballast")
         assert produce(broker, "orders", 300) == []
@@ -241,7 +226,8 @@ def fetch_committed(client: WireClient, group: str) -> int:
 
 
 def test_topics_are_deleted_and_retention_lowered_on_a_full_disk(small_disk: Path) -> None:
-    with BrokerProcess(small_disk, {"log.retention.check.interval.ms": 1000}) as broker:
+    settings = {**TO_THE_LAST_BYTE, "log.retention.check.interval.ms": 1000}
+    with BrokerProcess(small_disk, settings) as broker:
         create_topic(broker, "orders", **{"segment.bytes": "1000000"})
         create_topic(broker, "ballast")
         assert produce(broker, "orders", 4_000, pause_every=500) == []
@@ -283,7 +269,7 @@ def wait_for_free(path: Path, count: int) -> None:
 def test_start_after_a_kill_on_a_full_disk_serves_reads_and_deletions_and_heals(
     small_disk: Path,
 ) -> None:
-    with BrokerProcess(small_disk) as broker:
+    with BrokerProcess(small_disk, TO_THE_LAST_BYTE) as broker:
         for name in ("orders", "ballast"):
             create_topic(broker, name)
             assert produce(broker, name, 300) == []

@@ -87,6 +87,8 @@ def _stage(
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if partition.is_internal:
         raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is written by the broker alone")
+    if connection.broker.space.is_low:
+        raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, connection.broker.space.message)
     is_all = request.acks == ACKS_ALL
     if is_all and not partition.has_enough_replicas:
         raise Refusal(ErrorCode.NOT_ENOUGH_REPLICAS)
