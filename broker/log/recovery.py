@@ -176,6 +176,7 @@ class _Recovery:
         if await has_batch_behind(segment, position):
             name = f"{names.numbered(segment.base_offset, '')}.{position}{names.DAMAGED}"
             await _copy_aside(segment, position, f"{self.directory}/{name}")
+            await segment.disk.sync_directory(self.directory)  # before the bytes go from the log
             self.found.damage.append(
                 f"{segment.path()}: {reason} at byte {position}, offset {next_offset}, "
                 "with whole batches behind it: "

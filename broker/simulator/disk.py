@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker.ports import Buffer, DiskFault, DiskFull
 from broker.simulator.loop import Process, ProcessKilled, SimulatedLoop
@@ -63,6 +64,26 @@ class Directory:
     synced: dict[str, Inode | Directory] = field(default_factory=dict)
 
 
+class Kept(Enum):
+    """What is left of the unsynced part of a file. HOLED: its length and most of its bytes, a
+    stretch of zeros among them.
+    """
+
+    NOTHING = "nothing"
+    EVERYTHING = "everything"
+    TORN = "torn"
+    HOLED = "holed"
+
+
+class PowerCut(NamedTuple):
+    """What a power cut takes of what was not synced."""
+
+    lost_name_probability: float = LOST_NAME_PROBABILITY
+    kept: Kept = Kept.TORN
+
+
+ANY_POWER_CUT: Final = PowerCut()
+
 Link = tuple[Directory, str, Inode | Directory | None]
 """A name in a directory; None removes it. A rename is two of them at once."""
 
@@ -77,7 +98,32 @@ class DiskImage:
         self.appended_bytes = 0
         self.fault_count = 0
         self.root = Directory()
+        self.on_change: Callable[[], None] | None = None
+        """Told after every step that changes what a crash would leave."""
         self._unsynced: list[tuple[Link, ...]] = []
+
+    def clone(self, random: Random) -> DiskImage:
+        """The same state on another disk, without its faults."""
+        copies: dict[int, Inode | Directory] = {}
+        other = DiskImage(random)
+        other.root = _copy_directory(self.root, copies)
+        other._unsynced = [
+            tuple(
+                (
+                    _copy_directory(directory, copies),
+                    name,
+                    None if node is None else _copy(node, copies),
+                )
+                for directory, name, node in links
+            )
+            for links in self._unsynced
+        ]
+        return other
+
+    def note_change(self) -> None:
+        """Something changed that a crash would leave."""
+        if self.on_change is not None:
+            self.on_change()
 
     def find(self, path: str) -> Inode | Directory | None:
         """What stands at `path`; "" is the root."""
@@ -98,6 +144,7 @@ class DiskImage:
         """Change names, all at once."""
         _apply(links, is_synced=False)
         self._unsynced.append(links)
+        self.note_change()
 
     def sync_names(self, directory: Directory) -> None:
         """The names in `directory` are durable, and every earlier change that they hang on."""
@@ -114,31 +161,44 @@ class DiskImage:
         for links in reversed(durable):
             _apply(links, is_synced=True)
         self._unsynced = kept[::-1]
+        self.note_change()
 
-    def cut_power(self) -> None:
+    def cut_power(self, cut: PowerCut = ANY_POWER_CUT) -> None:
         """The host loses power: of each directory's changes any first part survives (a rename
-        wholly or not at all), of each file's unsynced part any torn state.
+        wholly or not at all), of each file's unsynced part what `cut` says.
         """
         stopped: set[int] = set()
         for links in self._unsynced:
             touched = {id(link[0]) for link in links}
-            if touched & stopped or self.random.random() < LOST_NAME_PROBABILITY:
+            if touched & stopped or self.random.random() < cut.lost_name_probability:
                 stopped |= touched
             else:
                 _apply(links, is_synced=True)
         self._unsynced.clear()
-        self._restore(self.root)
+        self._restore(self.root, cut)
 
-    def _restore(self, directory: Directory) -> None:
+    def _restore(self, directory: Directory, cut: PowerCut) -> None:
         directory.entries = dict(directory.synced)
         for name in sorted(directory.entries):
             node = directory.entries[name]
             if isinstance(node, Directory):
-                self._restore(node)
+                self._restore(node, cut)
             elif node.is_dirty:
-                node.content = self._torn(node)
+                node.content = self._left_of(node, cut.kept)
                 node.synced = bytes(node.content)
                 node.is_dirty = False
+
+    def _left_of(self, inode: Inode, kept: Kept) -> bytearray:
+        if kept is Kept.NOTHING:
+            return bytearray(inode.synced)
+        if kept is Kept.TORN:
+            return self._torn(inode)
+        content, synced_size = bytearray(inode.content), len(inode.synced)
+        if kept is Kept.HOLED and content[:synced_size] == inode.synced:
+            begin = self.random.randint(synced_size, len(content))
+            end = self.random.randint(begin, len(content))
+            content[begin:end] = bytes(end - begin)
+        return content
 
     def _torn(self, inode: Inode) -> bytearray:
         content, synced = inode.content, inode.synced
@@ -149,6 +209,25 @@ class DiskImage:
         if self.random.random() < 0.3:  # the length reached the disk, the data did not
             torn.extend(bytes(self.random.randint(0, len(content) - kept)))
         return torn
+
+
+def _copy(node: Inode | Directory, copies: dict[int, Inode | Directory]) -> Inode | Directory:
+    if isinstance(node, Directory):
+        return _copy_directory(node, copies)
+    copy = copies.get(id(node))
+    if copy is None:
+        copy = copies[id(node)] = Inode(bytearray(node.content), node.synced, node.is_dirty)
+    return copy
+
+
+def _copy_directory(directory: Directory, copies: dict[int, Inode | Directory]) -> Directory:
+    known = copies.get(id(directory))
+    if isinstance(known, Directory):
+        return known
+    copy = copies[id(directory)] = Directory()
+    copy.entries = {name: _copy(node, copies) for name, node in directory.entries.items()}
+    copy.synced = {name: _copy(node, copies) for name, node in directory.synced.items()}
+    return copy
 
 
 def _apply(links: Sequence[Link], *, is_synced: bool) -> None:
@@ -337,6 +416,7 @@ class SimulatedFile:
         if self._disk.process.is_alive:
             self._inode.is_dirty = True
             self._inode.content[position : position + len(chunk)] = chunk
+            self._disk.image.note_change()
 
     def read(self, position: int, size: int) -> bytes | None:
         self._check_open()
@@ -357,6 +437,7 @@ class SimulatedFile:
             content = self._inode.content
             content.extend(bytes(max(0, size - len(content))))
             del content[size:]
+            self._disk.image.note_change()
 
     async def seal(self) -> None:
         self._check_open()
@@ -370,6 +451,7 @@ class SimulatedFile:
         if self._disk.process.is_alive:
             self._inode.synced = bytes(self._inode.content)
             self._inode.is_dirty = False
+            self._disk.image.note_change()
 
     def close(self) -> None:
         self._is_closed = True
@@ -381,6 +463,7 @@ class SimulatedFile:
         if self._disk.process.is_alive:
             self._inode.is_dirty = True
             self._inode.content += content
+            self._disk.image.note_change()
 
     def _check_open(self) -> None:
         if self._is_closed and self._disk.process.is_alive:

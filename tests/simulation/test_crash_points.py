@@ -10,7 +10,7 @@ import pytest
 from broker.log.config import LogConfig
 from broker.log.partition_log import PartitionLog
 from broker.records.build import build_batch
-from broker.simulator.disk import Directory, DiskImage, SimulatedDisk
+from broker.simulator.disk import Directory, DiskImage, Kept, PowerCut, SimulatedDisk
 from broker.simulator.producing import Lane, Target, obtain_producer_id
 from broker.simulator.reading import EARLIEST, LATEST, list_offset, read_all
 from broker.simulator.recycling import create_topic, delete_topic
@@ -20,11 +20,20 @@ from broker.simulator.world import BrokerHost, World, world_of
 
 Change = Callable[[World, BrokerHost, Session], Awaitable[None]]
 CRASH_POINTS = range(2, 26)
+POWER_CUTS = (PowerCut(1.0, Kept.NOTHING), PowerCut(0.0, Kept.NOTHING), PowerCut())
 PARTITIONS = 2
 
 
-def crash_in(operation: int, prepare: Change, change: Change, verify: Change) -> None:
-    """Kill the broker inside the given awaited operation of `change`; it starts again by itself."""
+def crash_in(
+    operation: int,
+    prepare: Change,
+    change: Change,
+    verify: Change,
+    cut: PowerCut | None = None,
+) -> None:
+    """Kill the broker (or cut its power) inside the given awaited operation of `change`; it starts
+    again by itself.
+    """
     with world_of(operation) as world:
 
         async def main() -> None:
@@ -36,6 +45,9 @@ def crash_in(operation: int, prepare: Change, change: Change, verify: Change) ->
                 session = Session(node)
                 await prepare(world, host, session)
                 host.image.faults.kill_at_operation = operation
+                if cut is not None:
+                    assert host.process is not None
+                    host.process.on_killed.append(lambda: host.image.cut_power(cut))
                 await change(world, host, session)
                 host.image.faults.kill_at_operation = 0
                 async with asyncio.timeout(60):
@@ -108,6 +120,12 @@ def test_kill_inside_a_creation_leaves_a_topic_that_serves(operation: int) -> No
 @pytest.mark.parametrize("operation", CRASH_POINTS)
 def test_kill_inside_a_recreation_never_shows_old_data(operation: int) -> None:
     crash_in(operation, serve_topic, recreate, is_empty)
+
+
+@pytest.mark.parametrize("cut", POWER_CUTS)
+@pytest.mark.parametrize("operation", CRASH_POINTS)
+def test_power_cut_inside_a_recreation_never_shows_old_data(operation: int, cut: PowerCut) -> None:
+    crash_in(operation, serve_topic, recreate, is_empty, cut)
 
 
 @pytest.mark.parametrize("operation", CRASH_POINTS)
