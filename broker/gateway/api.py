@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -25,7 +25,6 @@ from broker.gateway.message import (
     Message,
     check_text,
     check_topic,
-    encode_length,
     header_row,
     parse_batch,
     parse_json,
@@ -50,14 +49,13 @@ from broker.headers import TRACEPARENT
 from broker.metrics import Distribution, GatewayMetrics, Value
 from broker.model import INT32_MAX, INT64_MAX, TopicPartition, format_uuid
 from broker.ports import Clock, IdSource
+from broker.records.build import encode_varint
 
 JSON: Final = "application/json"
 GROUP_BYTES_MAX: Final = 249
 WAIT_MS_DEFAULT: Final = 0
 FETCH_FIELDS: Final = ("topic", "partition", "offset", "maxMessages", "maxBytes", "waitMs")
 COMMIT_FIELDS: Final = ("group", "topic", "partition", "offset")
-SLICE: Final = 100
-"""Messages of a batch that are looked at before other requests have their turn."""
 
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}\Z")
 _log = structlog.get_logger("hermes.gateway")
@@ -262,7 +260,7 @@ async def put_messages(api: Api, request: web.BaseRequest) -> Reply:
         return await _put_batch(api, services, document, trace)
     message = _traced(parse_message(document), trace)
     ids: list[str] = []
-    (outcome,) = await services.putting.put((message,), ids)
+    (outcome,) = await services.putting.put((message,), 1, ids)
     if type(outcome) is not Stored:
         raise outcome if isinstance(outcome, Problem) else _unknown(api, ids[0])
     text = _stored_text(message.topic, ids[0], outcome)
@@ -273,34 +271,53 @@ async def _put_batch(
     api: Api, services: Services, document: dict[str, Any], trace: str | None
 ) -> Reply:
     rows, topic, acks = parse_batch(document, api.settings.batch_messages_max)
-    messages: list[Message | Problem] = []
-    for index, row in enumerate(rows):
-        if index % SLICE == SLICE - 1:
-            await asyncio.sleep(0)
-        try:
-            message = parse_message(row, topic=topic, acks=acks)
-            messages.append(message if trace is None else _traced(message, trace))
-        except Problem as problem:
-            messages.append(problem.inside(f"messages[{index}]"))
     ids: list[str] = []
-    outcomes = await services.putting.put(messages, ids)
+    topics: list[str | None] = []
+    given: dict[int, str | None] = {}
+    messages = _parsed(rows, topic, acks, trace, topics, given)
+    outcomes = await services.putting.put(messages, len(rows), ids)
     parts = []
     failed = 0
-    for index, (sent, message_id, outcome) in enumerate(zip(messages, ids, outcomes, strict=True)):
-        if type(outcome) is Stored and not isinstance(sent, Problem):
-            parts.append(_stored_text(sent.topic, message_id, outcome))
+    for index, (sent_to, message_id, outcome) in enumerate(zip(topics, ids, outcomes, strict=True)):
+        if type(outcome) is Stored and sent_to is not None:
+            parts.append(_stored_text(sent_to, message_id, outcome))
             continue
         refusal = outcome if isinstance(outcome, Problem) else _unknown(api, message_id)
         api.metrics.problems_total.add(1, code=refusal.kind.code)
         failed += 1
         found = refusal.document()
-        if "field" in found and not isinstance(sent, Problem):
+        if "field" in found and sent_to is not None:
             found["field"] = f"messages[{index}].{found['field']}"
-        item = {"messageId": message_id or _given_id(rows[index]), "problem": found}
+        item = {"messageId": message_id or given[index], "problem": found}
         parts.append(json.dumps(item))
     counts = f'"stored":{len(parts) - failed},"failed":{failed}'
     text = f'{{"results":[{",".join(parts)}],{counts}}}'
     return Reply(207 if failed else 200, text.encode())
+
+
+def _parsed(
+    rows: list[Any],
+    topic: str | None,
+    acks: int,
+    trace: str | None,
+    topics: list[str | None],
+    given: dict[int, str | None],
+) -> Iterator[Message | Problem]:
+    """Each row's message, or what is wrong with it. `topics` gets where it goes, None when it
+    cannot be read; then `given` has its id. A row is let go when it was looked at: what lives
+    through a request is what the collector looks through.
+    """
+    for index, row in enumerate(rows):
+        rows[index] = None
+        found: Message | Problem
+        try:
+            found = _traced(parse_message(row, topic=topic, acks=acks), trace)
+            topics.append(found.topic)
+        except Problem as problem:
+            found = problem.inside(f"messages[{index}]")
+            topics.append(None)
+            given[index] = _given_id(row)
+        yield found
 
 
 def _given_id(row: Any) -> str | None:
@@ -312,6 +329,11 @@ def _given_id(row: Any) -> str | None:
 def _stored_text(topic: str, message_id: str, answer: Stored) -> str:
     """The document of an answer; a topic's name needs no escapes."""
     partition, at, seen, is_duplicate = answer
+    if at >= 0 and seen >= 0 and not is_duplicate and message_id.isalnum():  # nearly all
+        return (
+            f'{{"topic":"{topic}","partition":{partition},"queueOffset":"{at}",'
+            f'"messageId":"{message_id}","highWatermark":"{seen}","duplicate":false}}'
+        )
     offset = f'"{at}"' if at >= 0 else "null"
     watermark = f'"{seen}"' if seen >= 0 else "null"
     shown = f'"{message_id}"' if message_id.isalnum() else json.dumps(message_id)
@@ -335,7 +357,7 @@ def _unknown(api: Api, message_id: str) -> Problem:
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}\Z")
 
 
-_TRACE_ROW: Final = encode_length(len(TRACEPARENT.name)) + TRACEPARENT.name.encode()
+_TRACE_ROW: Final = encode_varint(len(TRACEPARENT.name)) + TRACEPARENT.name.encode()
 
 
 def _traced(message: Message, trace: str | None) -> Message:

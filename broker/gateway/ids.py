@@ -127,14 +127,12 @@ class IdIndex:
         self.generation(time_ms)[key] = _ANSWER.pack(*answer)
         self.count += 1
 
-    def add_new(
-        self, rows: Iterable[tuple[bytes, bytes, int, int]], partition: int, time_ms: float
-    ) -> None:
-        """Remember ids that are surely not known: (key, digest, offset, high watermark) of each."""
+    def add_new(self, entries: Iterable[EntryRow], partition: int, time_ms: float) -> None:
+        """Remember ids that are surely not known."""
         generation = self.generation(time_ms)
         before = len(generation)
         pack = _ANSWER.pack
-        for key, digest, offset, high_watermark in rows:
+        for key, digest, offset, high_watermark, _wall_ms in entries:
             generation[key] = pack(partition, offset, high_watermark, digest)
         self.count += len(generation) - before
 

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 from broker.gateway.ids import EntryRow
 from broker.gateway.problem import Problem
 from broker.model import INT32_MAX, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, TopicPartition
-from broker.records.build import append_record, frame_batch
+from broker.records.build import encode_records, frame_batch
 
 BATCH_BYTES_MAX: Final = 512 * 1024
 RECORD_OVERHEAD_BYTES: Final = 24
@@ -73,7 +73,7 @@ class Put:
     client can repeat one that the gateway made).
     """
 
-    __slots__ = ("body", "digest", "id_key", "is_kept", "size", "waiters")
+    __slots__ = ("_call", "_index", "_repeats", "body", "digest", "id_key", "is_kept", "size")
 
     def __init__(self, body: bytes, id_key: bytes, digest: bytes, *, is_kept: bool) -> None:
         self.body = body
@@ -81,16 +81,31 @@ class Put:
         self.id_key = id_key
         self.digest = digest
         self.is_kept = is_kept
-        self.waiters: list[tuple[Call, int, bool]] = []
+        self._call: Call | None = None
+        self._index = 0
+        self._repeats: list[tuple[Call, int]] | None = None
+
+    def answer(self, call: Call, index: int) -> None:
+        """`call` is who sent it, and waits for its outcome."""
+        self._call, self._index = call, index
+
+    def repeat(self, call: Call, index: int) -> None:
+        """`call` sent it too, later."""
+        if self._repeats is None:
+            self._repeats = []
+        self._repeats.append((call, index))
 
     def finish(self, outcome: Outcome) -> None:
         """Tell everyone who waits; those who came later learn that theirs is a duplicate."""
-        for call, index, is_repeat in self.waiters:
-            if is_repeat and isinstance(outcome, Answer):
-                call.finish(index, outcome._replace(is_duplicate=True))
-            else:
+        if self._call is not None:
+            self._call.finish(self._index, outcome)
+            self._call = None
+        if self._repeats is not None:
+            repeats, self._repeats = self._repeats, None
+            if isinstance(outcome, Answer):
+                outcome = outcome._replace(is_duplicate=True)
+            for call, index in repeats:
                 call.finish(index, outcome)
-        self.waiters.clear()
 
 
 class Batch:
@@ -167,9 +182,7 @@ class Lane:
         batch = self.queue[0]
         batch.is_closed = True
         if batch.encoded is None:
-            payload = bytearray()
-            for delta, put in enumerate(batch.puts):
-                append_record(payload, 0, delta, put.body)
+            payload = encode_records([put.body for put in batch.puts])
             count = len(batch.puts)
             batch.base_sequence = self._next_sequence
             batch.encoded = frame_batch(

@@ -228,7 +228,8 @@ class Ledger:
         self.pending.pop(put.id_key, None)
         if put.is_kept and not answer.is_duplicate:
             lane.stored_end = max(lane.stored_end, answer.offset + 1)
-            self._keep(lane, [(put.id_key, put.digest, answer.offset, answer.high_watermark)])
+            entry = put.id_key, put.digest, answer.offset, answer.high_watermark
+            self._keep(lane, [(*entry, self._clock.wall_ms())])
 
     def on_stored(self, lane: Lane, batch: Batch, answers: list[Answer]) -> None:
         """See sender.Owner."""
@@ -237,8 +238,9 @@ class Ledger:
             return
         lane.used_ms = self._clock.monotonic_ms()
         self._metrics.messages_stored_total.add(len(answers))
+        now_wall_ms = self._clock.wall_ms()
         kept = [
-            (put.id_key, put.digest, answer[1], answer[2])
+            (put.id_key, put.digest, answer[1], answer[2], now_wall_ms)
             for put, answer in zip(batch.puts, answers, strict=True)
             if put.is_kept and not answer[3]
         ]
@@ -257,11 +259,10 @@ class Ledger:
         """See sender.Owner."""
         self._fenced(reason)
 
-    def _keep(self, lane: Lane, rows: list[tuple[bytes, bytes, int, int]]) -> None:
-        """(key, digest, offset, high watermark) of ids that are stored now."""
-        self.index.add_new(rows, lane.where.partition, self._clock.monotonic_ms())
-        now_wall_ms = self._clock.wall_ms()
-        lane.unrecorded += [(*row, now_wall_ms) for row in rows]
+    def _keep(self, lane: Lane, entries: list[EntryRow]) -> None:
+        """Ids that are stored now."""
+        self.index.add_new(entries, lane.where.partition, self._clock.monotonic_ms())
+        lane.unrecorded += entries
 
     async def run(self) -> None:
         """Write blocks, close idle partitions, write owner and claims again; until cancelled."""
@@ -371,7 +372,7 @@ class Ledger:
         now_ms = self._clock.monotonic_ms()
         for position, (kind, value) in enumerate(rows):
             put = Put(encode_body(kind, value, ()), b"", b"", is_kept=False)
-            put.waiters.append((call, position, False))
+            put.answer(call, position)
             self._lane.append(put, -1, now_ms)
             self._sender.on_appended(self._lane, put.size)
         await call.future

@@ -37,6 +37,7 @@ NAMES_KEPT: Final = 4_096
 
 _ABSENT: Final = object()
 _ID_NAME: Final = MESSAGE_ID.name.encode()
+_ID_START: Final = encode_varint(len(_ID_NAME)) + _ID_NAME
 _NULL: Final = encode_varint(-1)
 _blake2b: Final = hashlib.blake2b
 _a2b_base64: Final = binascii.a2b_base64
@@ -74,7 +75,7 @@ def parse_message(document: Any, *, topic: str | None = None, acks: int = -1) ->
     """One message; `topic` and `acks` stand in for fields that it does not have. Raises Problem."""
     if type(document) is not dict:
         raise Problem("INVALID_REQUEST", "a message must be an object")
-    if not document.keys() <= _KNOWN:
+    if not _KNOWN.issuperset(document):
         raise unknown_field(document, FIELDS)
     if "topic" in document or topic is None:
         topic = parse_topic(document)
@@ -146,6 +147,8 @@ def check_text(value: Any, field: str, bytes_max: int) -> bytes:
     """The bytes of a text without control characters. Raises Problem."""
     if type(value) is not str or not value:
         raise _wrong(field, "must be a text that is not empty")
+    if len(value) <= bytes_max and value.isascii() and value.isprintable():
+        return value.encode()
     if not value.isprintable() and _CONTROL.search(value):
         raise _wrong(field, "must not hold control characters such as line breaks")
     return _text_bytes(value, field, bytes_max)
@@ -154,25 +157,26 @@ def check_text(value: Any, field: str, bytes_max: int) -> bytes:
 def encode_body(message: Message, message_id: bytes) -> bytes:
     """A record's key, value and headers, its id among them."""
     rows = message.headers
-    return b"".join(
-        (message.content, encode_length(len(rows) + 1), header_row(_ID_NAME, message_id), *rows)
-    )
+    count, size = encode_varint(len(rows) + 1), encode_varint(len(message_id))
+    return b"".join((message.content, count, _ID_START, size, message_id, *rows))
 
 
 def encode_content(key: bytes | None, value: bytes | None) -> bytes:
     """Key and value as a record holds them."""
+    if key is not None and value is not None:
+        return b"".join((encode_varint(len(key)), key, encode_varint(len(value)), value))
     return b"".join(
         (
-            _NULL if key is None else encode_length(len(key)) + key,
-            _NULL if value is None else encode_length(len(value)) + value,
+            _NULL if key is None else encode_varint(len(key)) + key,
+            _NULL if value is None else encode_varint(len(value)) + value,
         )
     )
 
 
 def header_row(name: bytes, value: bytes | None) -> bytes:
     """A header as a record holds it."""
-    encoded = _NULL if value is None else encode_length(len(value)) + value
-    return encode_length(len(name)) + name + encoded
+    encoded = _NULL if value is None else encode_varint(len(value)) + value
+    return encode_varint(len(name)) + name + encoded
 
 
 def content_digest(
@@ -185,11 +189,6 @@ def content_digest(
     rows.sort()
     content = encode_content(key, value) + b"".join(rows)
     return _blake2b(content, digest_size=DIGEST_BYTES).digest()
-
-
-def encode_length(length: int) -> bytes:
-    """A length as a record holds it (zigzag varint)."""
-    return _LENGTHS[length] if length < _LENGTHS_KEPT else encode_varint(length)
 
 
 def unknown_field(document: Mapping[str, Any], known: Sequence[str]) -> Problem:
@@ -217,7 +216,7 @@ def _parse_headers(headers: Any) -> tuple[list[bytes], bytes]:
             advice = "must hold no CR, LF or NUL: encode it, for example in base64"
             raise _wrong(f"headers.{name}", advice)
         encoded = _text_bytes(value, "headers", HEADER_VALUE_BYTES_MAX)
-        row = start + encode_length(len(encoded)) + encoded
+        row = start + encode_varint(len(encoded)) + encoded
         rows.append(row)
         if name not in RESERVED:
             counted.append(row)
@@ -231,7 +230,7 @@ def _header_start(name: str) -> bytes:
     encoded = check_text(name, "headers", HEADER_NAME_BYTES_MAX)
     if name == MESSAGE_ID.name:
         raise _wrong(f"headers.{name}", "give the id in the field messageId instead")
-    return encode_length(len(encoded)) + encoded
+    return encode_varint(len(encoded)) + encoded
 
 
 def _parse_body(document: Mapping[str, Any]) -> bytes | None:
@@ -252,6 +251,8 @@ def _parse_body(document: Mapping[str, Any]) -> bytes | None:
 def _text_bytes(value: Any, field: str, bytes_max: int) -> bytes:
     if type(value) is not str:
         raise _wrong(field, "must be a text")
+    if len(value) <= bytes_max and value.isascii():
+        return value.encode()
     try:
         encoded: bytes = value.encode()
     except UnicodeEncodeError:
@@ -272,5 +273,3 @@ def _refuse_constant(text: str) -> Any:
 
 
 _DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant)
-_LENGTHS_KEPT: Final = 4_096
-_LENGTHS: Final = [encode_varint(length) for length in range(_LENGTHS_KEPT)]

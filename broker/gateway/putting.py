@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from broker.client.cluster import Cluster, TopicView
@@ -24,7 +24,7 @@ from broker.gateway.message import Message, encode_body
 from broker.gateway.problem import Problem, problem_of
 from broker.gateway.sender import Sender
 from broker.metrics import GatewayMetrics
-from broker.model import TopicPartition, format_uuid
+from broker.model import format_uuid
 
 STICKY_BYTES: Final = 16_384
 SWEEP_S: Final = 0.1
@@ -32,6 +32,8 @@ NEW_TOPIC_S: Final = 0.25
 _NEW_TOPIC: Final = frozenset(
     {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE}
 )
+SLICE: Final = 100
+"""Messages of a batch that are looked at before other requests have their turn."""
 GRACE_MS: Final = 300
 """The sender fails first what is surely not stored."""
 
@@ -58,19 +60,25 @@ class Putting:
         self._calls: dict[Call, None] = {}  # in the order of their deadlines
 
     async def put(
-        self, messages: Sequence[Message | Problem], ids: list[str]
+        self, messages: Iterable[Message | Problem], count: int, ids: list[str]
     ) -> Sequence[Outcome | None]:
         """Per message its answer, or why there is none; None when it is not known in time.
 
-        `ids` gets the message ids, those that were made here too. With acks 0 an answer comes at
-        once, without an offset. Cancellation leaves the puts on their way.
+        `messages` gives `count` of them, each asked for when the one before is queued: a batch is
+        looked at once, and others have their turn between slices of it. `ids` gets the message ids,
+        those that were made here too. With acks 0 an answer comes at once, without an offset.
+        Cancellation leaves the puts on their way.
         """
-        views = await self._find_topics(messages)
         now_ms = self._clock.monotonic_ms()
         deadline_ms = now_ms + self._settings.request_timeout_ms + GRACE_MS
-        call = Call(len(messages), asyncio.get_running_loop().create_future(), deadline_ms)
+        call = Call(count, asyncio.get_running_loop().create_future(), deadline_ms)
+        views: dict[str, TopicView | Problem] = {}
         refusal = self._refusal(now_ms)
         for index, message in enumerate(messages):
+            if index % SLICE == SLICE - 1:
+                await asyncio.sleep(0)
+                now_ms = self._clock.monotonic_ms()
+                refusal = self._refusal(now_ms)
             if isinstance(message, Problem):
                 ids.append("")
                 call.finish(index, message)
@@ -78,7 +86,11 @@ class Putting:
             given = message.message_id
             message_id = format_uuid(self._cluster.ids.uuid()).encode() if given is None else given
             ids.append(message_id.decode())
-            view = views[message.topic]
+            view = views.get(message.topic)
+            if view is None:
+                view = await find_topic(self._cluster, self._settings, message.topic)
+                views[message.topic] = view
+                refusal = self._refusal(now_ms)
             if isinstance(view, Problem):
                 call.finish(index, view)
                 continue
@@ -102,18 +114,6 @@ class Putting:
                 elif call.deadline_ms <= now_ms:
                     del self._calls[call]
                     call.expire()
-
-    async def _find_topics(
-        self, messages: Sequence[Message | Problem]
-    ) -> dict[str, TopicView | Problem]:
-        views: dict[str, TopicView | Problem] = {}
-        for message in messages:
-            if isinstance(message, Problem):
-                continue
-            topic = message.topic
-            if topic not in views:
-                views[topic] = await find_topic(self._cluster, self._settings, topic)
-        return views
 
     def _put(
         self,
@@ -143,14 +143,14 @@ class Putting:
             partition = self._sticky.partition(view.name, count, put.size)
         else:
             partition = murmur2_partition(message.key, count)
-        lane = self._sender.lane(TopicPartition(view.name, partition), view.topic_id)
+        lane = self._sender.lane(view.name, partition, view.topic_id)
         if is_kept:
             pending[key] = put
         acks = message.acks or 1
         if message.acks == 0:
             call.finish(index, Answer(partition, -1, -1))
         else:
-            put.waiters.append((call, index, False))
+            put.answer(call, index)
         lane.append(put, acks, now_ms)
         self._sender.on_appended(lane, put.size)
 
@@ -174,7 +174,7 @@ class Putting:
             answer = Answer(first.partition, first.offset, first.high_watermark, is_duplicate=True)
             call.finish(index, answer)
         elif put is not None:
-            put.waiters.append((call, index, True))
+            put.repeat(call, index)
 
     def _refusal(self, now_ms: float) -> Problem | None:
         """Why nothing more is taken now."""

@@ -71,7 +71,7 @@ async def recover(
     end = await end_offset(cluster, where)
     await history.read(cluster, where, begin, end)
     owner = await next_owner(cluster, history.owner, gateway)
-    lane = sender.lane(where, view.topic_id)
+    lane = sender.lane(*where, view.topic_id)
     lane.identify(owner.producer_id, owner.producer_epoch)
     lane.is_claimed = True
     ledger = Ledger(
@@ -160,7 +160,7 @@ async def own(sender: Sender, lane: Lane, owner: Owner, now_ms: float) -> int:
     """Write the owner record; its offset. Raises Problem."""
     call = Call(1, asyncio.get_running_loop().create_future(), float("inf"))
     put = Put(encode_body(OWNER, encode_owner(owner), ()), b"", b"", is_kept=False)
-    put.waiters.append((call, 0, False))
+    put.answer(call, 0)
     lane.append(put, -1, now_ms)
     sender.on_appended(lane, put.size)
     await call.future

@@ -110,7 +110,7 @@ class Sender:
         self._timeout_ms = timeout_ms
         self._clock = cluster.clock
         self._scope = TaskScope("gateway-sender")
-        self._lanes: dict[TopicPartition, Lane] = {}
+        self._lanes: dict[tuple[str, int], Lane] = {}  # by TopicPartition
         self._ready: dict[Lane, None] = {}
         self._changed = asyncio.Event()
         self._is_draining = False
@@ -151,12 +151,13 @@ class Sender:
             self._changed.clear()
             await self._changed.wait()
 
-    def lane(self, where: TopicPartition, topic_id: bytes) -> Lane:
+    def lane(self, topic: str, partition: int, topic_id: bytes) -> Lane:
         """The lane of a partition, made when new."""
-        lane = self._lanes.get(where)
+        lane = self._lanes.get((topic, partition))
         if lane is None or lane.topic_id != topic_id:
             if lane is not None and (lane.queue or lane.is_in_flight):
                 return lane
+            where = TopicPartition(topic, partition)
             lane = self._lanes[where] = Lane(where, topic_id)
         return lane
 
@@ -368,7 +369,11 @@ class Sender:
                 return  # given up meanwhile
         else:
             partition, watermark = lane.where.partition, lane.high_watermark
-            answers = [Answer(partition, offset, watermark) for offset in range(base_offset, end)]
+            new = tuple.__new__  # what Answer's constructor calls, without its Python frame
+            answers = [
+                new(Answer, (partition, offset, watermark, False))
+                for offset in range(base_offset, end)
+            ]
         if base_offset < lane.stored_end:  # offsets begin again: the topic was created anew
             self._cluster.forget_topic(lane.where.topic)
         lane.take_head(is_stored=True)

@@ -13,7 +13,8 @@ from broker.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from broker.records.batch import HEADER, HEADER_BYTES, LENGTH_OVERHEAD, MAGIC, seal
 from broker.records.compression import CODEC_IDS, compress
 
-_ONE_BYTE_VARINTS: Final = tuple(bytes((number,)) for number in range(128))
+_NUMBERS_KEPT: Final = 4_096
+"""Varints from 0 on that are looked up: lengths and offset deltas of usual records."""
 
 
 class NewRecord(NamedTuple):
@@ -129,6 +130,15 @@ def append_record(
     payload += body
 
 
+def encode_records(bodies: Sequence[bytes]) -> bytes:
+    """Records of one timestamp whose bodies (key, value, headers) are encoded already."""
+    parts: list[bytes] = []
+    for delta, body in enumerate(bodies):
+        start = _RECORD_STARTS[delta] if delta < _NUMBERS_KEPT else _record_start(delta)
+        parts += (encode_varint(len(start) + len(body)), start, body)
+    return b"".join(parts)
+
+
 def encode_body(
     key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]]
 ) -> bytes:
@@ -146,12 +156,25 @@ def encode_body(
 
 def encode_varint(number: int) -> bytes:
     """A signed 64-bit integer as zigzag varint, 1 to 10 bytes."""
+    if 0 <= number < _NUMBERS_KEPT:
+        return _VARINTS[number]
+    return _encode_varint(number)
+
+
+def _record_start(offset_delta: int) -> bytes:
+    """No attributes, no timestamp delta, the offset delta."""
+    return b"\x00\x00" + encode_varint(offset_delta)
+
+
+def _encode_varint(number: int) -> bytes:
     zigzag = (number << 1) ^ (number >> 63)
-    if 0 <= zigzag < 128:
-        return _ONE_BYTE_VARINTS[zigzag]
     encoded = bytearray()
     while zigzag > 127:
         encoded.append((zigzag & 0x7F) | 0x80)
         zigzag >>= 7
     encoded.append(zigzag)
     return bytes(encoded)
+
+
+_VARINTS: Final = tuple(_encode_varint(number) for number in range(_NUMBERS_KEPT))
+_RECORD_STARTS: Final = tuple(_record_start(delta) for delta in range(_NUMBERS_KEPT))

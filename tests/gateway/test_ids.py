@@ -56,7 +56,7 @@ def test_an_id_is_found_for_the_window_and_not_much_longer(puts: list[tuple[int,
             assert found.offset == known[1]
         if found is None:
             assert known is None or now_ms - known[0] > WINDOW_MS
-            index.add_new([(key, bytes(16), offset, offset + 1)], 1, now_ms)
+            index.add_new([(key, bytes(16), offset, offset + 1, 0)], 1, now_ms)
             first[number] = (now_ms, offset)
         else:
             assert now_ms - first[number][0] <= WINDOW_MS * (1 + 2 / GENERATIONS)
