@@ -344,6 +344,25 @@ class BrokerSettings:
         live=True,
     )
 
+    log_cleaner_dedupe_buffer_size: int = setting(
+        "log.cleaner.dedupe.buffer.size",
+        128 << 20,
+        "Memory of the worker process for the keys of one cleaning, 32 bytes a key; where there are "
+        "more keys, the cleaner goes over the partition more than once.",
+        unit=Unit.BYTES,
+        minimum=1024,
+        maximum=INT64_MAX,
+        live=True,
+    )
+    log_cleaner_io_max_bytes_per_second: float = setting(
+        "log.cleaner.io.max.bytes.per.second",
+        1.7976931348623157e308,
+        "How fast the cleaner reads and writes, both together.",
+        unit=Unit.BYTES,
+        minimum=1024.0,
+        live=True,
+    )
+
     group: GroupSettings = section(GroupSettings)
     topic_defaults: TopicSettings = section(TopicSettings)
 

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 
 from broker.config.setting import Alias, Scope, Unit, setting
 from broker.model import INT32_MAX, INT64_MAX
@@ -186,8 +187,8 @@ class TopicSettings:
     delete_retention_ms: int = setting(
         "delete.retention.ms",
         _DAY_MS,
-        "How long the cleaner keeps a tombstone after it first saw it, so that slow consumers "
-        "learn of the deletion.",
+        "How long the cleaner keeps a tombstone after the cleaning that first met it, so that slow "
+        "consumers learn of the deletion; likewise the marker of a transaction after its records.",
         unit=Unit.MS,
         minimum=0,
         maximum=INT64_MAX,
@@ -198,13 +199,38 @@ class TopicSettings:
     min_cleanable_dirty_ratio: float = setting(
         "min.cleanable.dirty.ratio",
         0.5,
-        "The cleaner starts when this share of a compacted partition has not been cleaned yet.",
+        "The cleaner starts when this share of a compacted partition's closed segments has not been "
+        "cleaned yet.",
         unit=Unit.RATIO,
         minimum=0.0,
         maximum=1.0,
         scope=_TOPIC,
         live=True,
         broker_name="log.cleaner.min.cleanable.ratio",
+    )
+    min_compaction_lag_ms: int = setting(
+        "min.compaction.lag.ms",
+        0,
+        "A closed segment is not compacted before its last append is this old, by the broker's "
+        "clock: consumers that are less behind see every record.",
+        unit=Unit.MS,
+        minimum=0,
+        maximum=INT64_MAX,
+        scope=_TOPIC,
+        live=True,
+        broker_name="log.cleaner.min.compaction.lag.ms",
+    )
+    max_compaction_lag_ms: int = setting(
+        "max.compaction.lag.ms",
+        INT64_MAX,
+        "A record waits no longer than this for the cleaner, by the broker's clock, whatever the "
+        "dirty ratio; the segment that is written to is closed for it.",
+        unit=Unit.MS,
+        minimum=1,
+        maximum=INT64_MAX,
+        scope=_TOPIC,
+        live=True,
+        broker_name="log.cleaner.max.compaction.lag.ms",
     )
     durability: str = setting(
         "durability",
@@ -228,3 +254,11 @@ class TopicSettings:
         live=True,
         broker_name="hermes.record.validation",
     )
+
+    def rules(self) -> Iterator[str]:
+        """What is wrong between settings of a topic."""
+        if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
+            yield (
+                f"min.compaction.lag.ms ({self.min_compaction_lag_ms}) must not be above "
+                f"max.compaction.lag.ms ({self.max_compaction_lag_ms})"
+            )

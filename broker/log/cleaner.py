@@ -1,148 +1,288 @@
 """Compaction: of the closed segments only the newest value of each key stays, at its offset.
 
-Not here: when to run (`needs_clean`). Pass one walks slices from the newest to the oldest and notes
-which records survive; pass two rewrites from the oldest on and merges small results. What a batch
-holds is looked at in the worker (`compaction`); the loop reads, writes and swaps. A crash leaves
-the old segments or the new one (see `names`).
+Not here: when to run (`cleanable`), what a batch becomes (`compaction`, in the worker), how files
+are exchanged (`regroup`). A run first surveys what no run has seen: is it sound, how did its
+transactions end. Then, a pass for as many keys as fit in memory: the newest offset of each key, and
+all segments so far rewritten by it, from the oldest on. Stopped anywhere, nothing is lost, and what
+a pass has done need not be done again.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Generator
-from typing import TYPE_CHECKING, Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from contextlib import suppress
+from itertools import count, pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.log import names
-from broker.log.compaction import DIGEST_BYTES, Newest, find_newest, rewrite
-from broker.log.recovery import IndexVisitor
-from broker.log.retention import SEGMENT_SUFFIXES, delete_segments, rename_deleted
-from broker.log.scan import scan
+from broker.log import cleanable, compaction
+from broker.log.compaction import Survey, Terms
+from broker.log.key_map import capacity_of
+from broker.log.regroup import Group, discard
 from broker.log.segment import Segment
-from broker.model import INT32_MAX
-from broker.ports import DiskFault, Worker
+from broker.model import INT64_MAX
+from broker.ports import Worker, WorkerFault
 
 if TYPE_CHECKING:
     from broker.log.partition_log import PartitionLog
 
-CLEAN_SLICE_BYTES: Final = 512 * 1024
-"""Bytes per call of the worker (a bigger batch goes alone)."""
-CLEAN_SLICE_OFFSETS: Final = 250_000
+CLEAN_SLICE_BYTES: Final = 128 * 1024
+"""Bytes per call of the worker (a bigger batch goes alone): others wait for it meanwhile."""
+CLEAN_SLICE_OFFSETS: Final = 20_000
 """Offsets per call of the worker, likewise: small batches may unpack to very many records."""
-KEYS_MAX: Final = 1_000_000
-"""Keys remembered per run (their digests); of further keys older values stay for another run."""
-KEYS_PER_STEP: Final = 1_000
-"""Keys looked up in one step of the loop."""
+PRODUCERS_PER_STEP: Final = 1_000
+"""Looked at in one step of the loop."""
+_run_ids: Final = count()
 
 
-class SegmentPlan:
-    """A closed segment with its slices (position, bytes) and, per slice, the surviving offsets;
-    None = all of it. Slices of which nothing survives are left out.
+async def _no_pause(_size: int) -> None:
+    """A run without a limit on its speed."""
+
+
+class CleanLimits(NamedTuple):
+    """What a run may use. Memory for keys; `pace` waits as long as reading or writing so many bytes
+    may take; nothing at or beyond `high_watermark` is cleaned.
     """
 
-    __slots__ = ("end_offset", "is_unchanged", "segment", "slices", "survivors")
-
-    def __init__(self, segment: Segment, end_offset: int, slices: list[tuple[int, int]]) -> None:
-        self.segment = segment
-        self.end_offset = end_offset
-        self.slices = slices
-        self.survivors: list[bytes | None] = [None] * len(slices)
-        self.is_unchanged = True
+    dedupe_buffer_bytes: int = 128 * 1024 * 1024
+    pace: Callable[[int], Awaitable[None]] = _no_pause
+    high_watermark: int = INT64_MAX
 
 
-def is_due(log: PartitionLog) -> bool:
-    """True when the uncleaned share of the closed segments reached `min.cleanable.dirty.ratio`."""
-    if (
-        not log.config.is_compacted
-        or log.is_in_upkeep
-        or log.offline_reason
-        or len(log.segments) < 2
-    ):
-        return False
-    closed = log.segments[:-1]
-    dirty_bytes = sum(
-        segment.size for segment in closed if segment.base_offset >= log.cleaned_end_offset
-    )
-    total_bytes = sum(segment.size for segment in closed)
-    return dirty_bytes > 0 and dirty_bytes >= log.config.min_cleanable_dirty_ratio * total_bytes
+class Cleaned(NamedTuple):
+    """What a run did. `damage`: segments that were left as they are, each with the reason."""
+
+    is_changed: bool = False
+    pass_count: int = 0
+    read_bytes: int = 0
+    written_bytes: int = 0
+    damage: tuple[str, ...] = ()
 
 
-async def clean(log: PartitionLog, worker: Worker, now_wall_ms: int) -> bool:
-    """Compact all closed segments; True when some were rewritten. Raises DiskFull, DiskFault."""
+async def clean(
+    log: PartitionLog, worker: Worker, now_wall_ms: int, limits: CleanLimits
+) -> Cleaned:
+    """Compact all closed segments that may be. Raises DiskFull, DiskFault, WorkerFault: the log
+    holds what it held, some of it cleaned.
+    """
     log.check_online()
     if log.is_in_upkeep or len(log.segments) < 2:
-        return False
+        return Cleaned()
     log.is_in_upkeep = True
+    run = _Run(log, worker, now_wall_ms, limits)
     try:
         await log.checkpoint()  # a start scans from there and expects no gaps behind it
-        segments = [
-            each for each in log.segments if each.base_offset <= log.checkpoints.segment_base
-        ]
-        if len(segments) < 2:
-            return False
-        end_offset = segments[-1].base_offset
-        plans = await _plan(log, worker, segments)
-        is_changed = await _rewrite_all(log, worker, plans, now_wall_ms)
-        log.cleaned_end_offset = end_offset
-        await log.checkpoint()
+        return await run.carry_out()
     finally:
         log.is_in_upkeep = False
-    return is_changed
 
 
-async def _plan(log: PartitionLog, worker: Worker, segments: list[Segment]) -> list[SegmentPlan]:
-    """Which records of all but the last segment survive, decided from the newest to the oldest; the
-    plans in log order.
-    """
-    plans: list[SegmentPlan] = []
-    seen: set[bytes] = set()
-    for place in range(len(segments) - 2, -1, -1):
-        segment = segments[place]
-        await log.load_index(segment)
-        plan = SegmentPlan(segment, segments[place + 1].base_offset, _slices(segment))
-        for number in range(len(plan.slices) - 1, -1, -1):
-            content = await segment.read_cold(*plan.slices[number])
-            found = await worker.call(find_newest, content)
-            surviving = await _unseen(found, seen)
-            if not surviving and not found.has_others:
-                del plan.slices[number], plan.survivors[number]
-                plan.is_unchanged = False
-            elif len(surviving) != found.record_count or found.has_tombstones:
-                plan.survivors[number] = surviving.tobytes()
-                plan.is_unchanged = False
-        plans.append(plan)
-    plans.reverse()
-    return plans
+class _Run:
+    """One run over a log's closed segments."""
+
+    def __init__(
+        self, log: PartitionLog, worker: Worker, now_wall_ms: int, limits: CleanLimits
+    ) -> None:
+        self.log = log
+        self.worker = worker
+        self.now_wall_ms = now_wall_ms
+        self.limits = limits
+        self.run_id = next(_run_ids)
+        self.damaged: dict[int, str] = {}
+        """Base offset of a segment → why it is left as it is."""
+        self.opaque: dict[int, str] = {}
+        self.read_bytes = self.written_bytes = 0
+        self.is_changed = False
+
+    async def carry_out(self) -> Cleaned:
+        log, worker = self.log, self.worker
+        start = max(log.cleaned_end_offset, log.segments[0].base_offset)
+        end = await cleanable.end_of(log, self.now_wall_ms, self.limits.high_watermark)
+        if end <= log.segments[0].base_offset:
+            return Cleaned()
+        await worker.call(compaction.begin_run, self.run_id)
+        end = await self._survey(start, end)
+        pass_count = 0
+        while start < end or not pass_count:  # without anything new, tombstones may have to go
+            pass_end = await self._note_keys(start, end)
+            assert start < pass_end <= end or start >= end == pass_end, "every pass gets on"
+            await self._rewrite_up_to(pass_end)
+            log.cleaned_end_offset = start = max(start, pass_end)
+            await log.checkpoint()
+            pass_count += 1
+        with suppress(WorkerFault):  # it has forgotten the run already
+            await worker.call(compaction.end_run, self.run_id)
+        damage = (*self.damaged.values(), *self.opaque.values())
+        log.uncleanable_reason = damage[0] if damage else ""
+        for reason in self.damaged.values():
+            log.note_damage(reason)
+        return Cleaned(self.is_changed, pass_count, self.read_bytes, self.written_bytes, damage)
+
+    # ---- pass 0: what no run has seen yet
+
+    async def _survey(self, start: int, end: int) -> int:
+        """Look through [start, end), and as far behind it as it takes to know how the transactions
+        in it ended; up to where that is known.
+        """
+        found = Survey(is_sound=True, next_offset=start, first_open_offset=-1, is_full=False)
+        for segment, segment_end in self._closed(start, end):
+            async for position, content in self._slices(segment, start):
+                found = await self._look_at(content, end)
+                if not found.is_sound:
+                    self._note_damage(segment, position)
+                    await self.worker.call(compaction.lose_sight, self.run_id, segment_end)
+                    break
+                if found.is_full:
+                    end = min(end, found.next_offset)
+                    break
+            if found.is_full:
+                break
+        if found.first_open_offset >= 0:
+            found = await self._look_ahead(end, found)
+        return end if found.first_open_offset < 0 else min(end, found.first_open_offset)
+
+    async def _look_ahead(self, end: int, found: Survey) -> Survey:
+        """Look behind `end` for markers of transactions that are open there; the last survey."""
+        segments = [segment for segment, _ in self._closed(end, INT64_MAX)]
+        for segment in [*segments, self.log.active]:
+            async for _, content in self._slices(segment, end):
+                ahead = await self._look_at(content, end)
+                if not ahead.is_sound or ahead.next_offset >= self._sight_end():
+                    return ahead if ahead.is_sound else found
+                found = ahead
+                if found.first_open_offset < 0:
+                    return found
+        return found
+
+    async def _look_at(self, content: bytes, end: int) -> Survey:
+        sight_end = self._sight_end()
+        return await self.worker.call(compaction.survey, self.run_id, content, end, sight_end)
+
+    def _sight_end(self) -> int:
+        return min(self.limits.high_watermark, self.log.written_end_offset)
+
+    # ---- pass 1 to n
+
+    async def _note_keys(self, start: int, end: int) -> int:
+        """Enter the keys of [start, end) in the worker's map; where it was full."""
+        capacity = capacity_of(self.limits.dedupe_buffer_bytes, end - start)
+        await self.worker.call(compaction.begin_keys, self.run_id, capacity)
+        for segment, _ in self._closed(start, end):
+            if segment.base_offset in self.damaged:
+                continue
+            async for _, content in self._slices(segment, start):
+                noted = await self.worker.call(
+                    compaction.note_keys, self.run_id, content, start, end
+                )
+                if noted.is_full:
+                    return noted.end_offset
+        return end
+
+    async def _rewrite_up_to(self, end: int) -> None:
+        """Rewrite all segments that begin below `end` by the worker's map, from the oldest on."""
+        await self.worker.call(compaction.begin_rewriting, self.run_id, await self._terms(end))
+        group = Group(self.log)
+        try:
+            for segment, segment_end in self._closed(0, end):
+                if segment.base_offset not in self.damaged and not group.has_room(
+                    segment, segment_end
+                ):
+                    group = await self._finish(group)
+                if segment.base_offset in self.damaged or not await self._rewrite(
+                    group, segment, segment_end
+                ):
+                    group = await self._finish(group)
+                    await self.worker.call(compaction.pass_damage, self.run_id)
+            await self._finish(group)
+        except BaseException:
+            await discard(group)
+            raise
+
+    async def _rewrite(self, group: Group, segment: Segment, segment_end: int) -> bool:
+        """Add what is left of a segment to the group; False when it is damaged, and not added."""
+        await self.log.load_index(segment)
+        await group.begin(segment, segment_end)
+        async for position, content in self._slices(segment, 0):
+            rewritten = await self.worker.call(compaction.rewrite, self.run_id, content)
+            if not rewritten.is_sound:
+                self._note_damage(segment, position)
+                await group.take_back()
+                return False
+            if rewritten.is_opaque:
+                self.opaque[segment.base_offset] = (
+                    f"{segment.path()}: a batch near byte {position} cannot be opened: it is kept, "
+                    "and so are deletions behind it"
+                )
+            if rewritten.content is None:
+                group.take_unchanged(position, content)
+            else:
+                await group.take(rewritten.content)
+                await self.limits.pace(len(rewritten.content))
+        return True
+
+    async def _finish(self, group: Group) -> Group:
+        """Exchange the group's segments for what is left of them; the next group."""
+        if await group.finish():
+            self.is_changed = True
+            self.written_bytes += group.written_bytes
+        return Group(self.log)
+
+    async def _terms(self, end: int) -> Terms:
+        """Batches stay that hold their producer's last sequence, or the end of what is closed."""
+        log = self.log
+        last_offsets = array("q", [log.active.base_offset - 1])
+        entries = list(log.producers.entries.values())
+        for first in range(0, len(entries), PRODUCERS_PER_STEP):
+            for _, _, batches in entries[first : first + PRODUCERS_PER_STEP]:
+                if batches[-1].last_offset < end:
+                    last_offsets.append(batches[-1].last_offset)
+            await OthersFirst()
+        retention_ms = log.config.delete_retention_ms
+        return Terms(end, self.now_wall_ms, retention_ms, last_offsets.tobytes())
+
+    # ---- reading
+
+    def _closed(self, start: int, end: int) -> list[tuple[Segment, int]]:
+        """Closed segments with records in [start, end), each with its end offset."""
+        return [
+            (segment, following.base_offset)
+            for segment, following in pairwise(self.log.segments)
+            if segment.base_offset < end and following.base_offset > start
+        ]
+
+    async def _slices(self, segment: Segment, start: int) -> AsyncIterator[tuple[int, bytes]]:
+        """(position, bytes) of neighbouring stretches of whole batches, from the one with offset
+        `start` on.
+        """
+        await self.log.load_index(segment)
+        assert segment.index is not None, "the index is loaded"
+        for position, size in slices_of(segment, segment.index.floor_offset(start)[1]):
+            content = await segment.read_cold(position, size)
+            self.read_bytes += len(content)
+            yield position, content
+            await self.limits.pace(len(content))
+
+    def _note_damage(self, segment: Segment, position: int) -> None:
+        self.damaged[segment.base_offset] = (
+            f"{segment.path()}: a batch behind byte {position} is damaged: the segment is left as "
+            "it is, and deletions behind it are kept"
+        )
 
 
-async def _unseen(found: Newest, seen: set[bytes]) -> array[int]:
-    """The offsets of keys that are not in `seen`, which learns them while it has room; a thousand
-    keys a step.
-    """
-    surviving = array("q")
-    offsets = array("q", found.offsets)
-    for first in range(0, len(offsets), KEYS_PER_STEP):
-        for place in range(first, min(first + KEYS_PER_STEP, len(offsets))):
-            digest = found.digests[place * DIGEST_BYTES : (place + 1) * DIGEST_BYTES]
-            if digest not in seen:
-                surviving.append(offsets[place])
-                if len(seen) < KEYS_MAX:
-                    seen.add(digest)
-        await _OthersFirst()
-    return surviving
-
-
-class _OthersFirst:
+class OthersFirst:
     """Awaited, it lets everybody else have a turn of the loop, which the log knows nothing of."""
 
     def __await__(self) -> Generator[None]:
         yield
 
 
-def _slices(segment: Segment) -> list[tuple[int, int]]:
-    """(position, bytes) of neighbouring stretches that begin and end at batches, by the index."""
+def slices_of(segment: Segment, start: int) -> list[tuple[int, int]]:
+    """(position, bytes) of stretches that begin and end at batches, by the index, from position
+    `start` on.
+    """
     assert segment.index is not None, "the index is loaded"
     slices = []
-    start = start_offset = 0
+    start_offset = segment.index.floor_position(start)[0] - segment.base_offset
     for position, offset in zip(
         segment.index.positions, segment.index.relative_offsets, strict=True
     ):
@@ -153,104 +293,3 @@ def _slices(segment: Segment) -> list[tuple[int, int]]:
     if segment.size > start:
         slices.append((start, segment.size - start))
     return slices
-
-
-async def _rewrite_all(
-    log: PartitionLog, worker: Worker, plans: list[SegmentPlan], now_wall_ms: int
-) -> bool:
-    """Rewrite groups of neighbouring segments, each into one; True when any was."""
-    is_changed = False
-    place = 0
-    while place < len(plans):
-        if plans[place].is_unchanged and plans[place].segment.size >= log.config.segment_bytes // 2:
-            place += 1
-            continue
-        count = await _rewrite_group(log, worker, plans[place:], now_wall_ms)
-        is_changed |= count > 1 or not plans[place].is_unchanged
-        place += count
-    return is_changed
-
-
-async def _rewrite_group(
-    log: PartitionLog, worker: Worker, plans: list[SegmentPlan], now_wall_ms: int
-) -> int:
-    """Rewrite the first plan and as many of the next as fit one segment; how many were taken."""
-    first = plans[0]
-    if first.is_unchanged and (
-        len(plans) == 1 or first.segment.size + plans[1].segment.size > log.config.segment_bytes
-    ):
-        return 1
-    base = first.segment.base_offset
-    path = f"{log.directory}/{names.ranged(base, 0, names.CLEANED)}"
-    await log.disk.unlink(path)
-    file = await log.disk.create(path)
-    merged = Segment.empty(log.disk, log.directory, base, file)
-    merged.users = 1  # keeps the descriptor: the file has another name for a while
-    count = 0
-    try:
-        for plan in plans:
-            if count and (
-                file.size() >= log.config.segment_bytes // 2
-                or plan.end_offset - base > INT32_MAX
-                or plan.is_unchanged
-            ):
-                break
-            for (position, size), survivors in zip(plan.slices, plan.survivors, strict=True):
-                content = await plan.segment.read_cold(position, size)
-                if survivors is not None:
-                    content = await worker.call(
-                        rewrite, content, survivors, now_wall_ms, log.config.delete_retention_ms
-                    )
-                if content:
-                    file.append([content])
-            count += 1
-        merged.size = file.size()
-        await file.sync()
-        await _swap(
-            log, [plan.segment for plan in plans[:count]], merged, path, plans[count - 1].end_offset
-        )
-    except BaseException:
-        if merged not in log.segments:
-            file.close()
-        raise
-    return count
-
-
-async def _swap(
-    log: PartitionLog, group: list[Segment], merged: Segment, path: str, end_offset: int
-) -> None:
-    """Put `merged`, written and synced under `path`, in the place of `group`."""
-    disk, directory = log.disk, log.directory
-    if merged.size == 0:
-        merged.users = 0
-        merged.close_file()
-        await disk.unlink(path)
-        await delete_segments(log, group)
-        return
-    append_time = max([(await log.load_index(segment)).last_append_time for segment in group])
-    end = await scan(
-        merged,
-        0,
-        merged.base_offset,
-        IndexVisitor(merged, log.index_interval_bytes, append_time).visit,
-    )
-    if end.reason is not None or end.next_offset > end_offset:
-        raise DiskFault(
-            path, f"the compacted segment is damaged at byte {end.position}: {end.reason}"
-        )
-    swap = f"{directory}/{names.ranged(merged.base_offset, end_offset, names.SWAP)}"
-    disk.rename(path, swap)
-    await disk.sync_directory(directory)  # from here on a restart finishes the swap
-    log.check_online()
-    renamed = rename_deleted(disk, group[0], SEGMENT_SUFFIXES[1:])
-    for segment in group[1:]:
-        renamed += rename_deleted(disk, segment)
-    log.replace_segments(group, [merged])
-    await disk.sync_directory(directory)
-    disk.rename(swap, merged.path())
-    merged.users -= 1
-    await merged.write_index(merged.encode_index_files())
-    log.open_segments.touch(merged)
-    await disk.sync_directory(directory)
-    for name in renamed:
-        await disk.unlink(name)

@@ -1,156 +1,322 @@
-"""What compaction does to the batches of one slice: module-level functions for the worker process,
-bytes in, bytes out.
+"""What compaction does to batches: calls for the worker process, bytes in, bytes out.
 
-Not here: files. A batch that cannot be opened, and control batches, are kept as they are.
-Tombstones stay for `delete.retention.ms` after the run that first saw them: their batch gets a
-delete horizon (KIP-534) in its base timestamp, so client timestamps do not matter (KAFKA-4529).
+Not here: files, and when to run. The worker keeps what one run knows (`Run`: newest offsets, fates
+of transactions) between calls; a worker that was started anew has lost it and says so, and nothing
+was harmed. Tombstones and markers stay for `delete.retention.ms` after the run that first had no
+more to do for them: their batch gets a delete horizon (KIP-534) in its base timestamp, so clients'
+timestamps do not matter (KAFKA-4529).
 """
 
 from __future__ import annotations
 
 from array import array
-from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from broker.errors import Refusal
-from broker.model import INT64_MAX
+from broker.log.fates import OTHER_MARKER, Fate, Fates, marker_of
+from broker.log.key_map import KeyMap, digest_of
+from broker.log.repack import emptied, rebuilt
+from broker.ports import WorkerFault
 from broker.records.batch import (
-    CODEC_MASK,
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
-    LOG_APPEND_TIME_BIT,
+    TRANSACTIONAL_BIT,
     BatchHeader,
+    is_intact,
     read_header,
 )
-from broker.records.build import append_record, frame_batch
-from broker.records.iterate import (
-    RawRecord,
-    iterate_batches,
-    iterate_raw,
-    open_to_search,
-)
+from broker.records.iterate import RawRecord, iterate_batches, iterate_raw, open_to_search
 
-DIGEST_BYTES: Final = 16
+RUNS_MAX: Final = 4
+"""Runs that the worker remembers; the oldest, which nobody ended, goes."""
 
 
-class Newest(NamedTuple):
-    """Per key of a slice its digest and its last offset there (int64 array), side by side: plain
-    bytes, so that a million keys cross to the loop at once. `record_count` counts all records that
-    could be opened. `has_others`: a batch that could not be opened, or a record without a key,
-    which stay.
+class Terms(NamedTuple):
+    """How one pass cleans. Records from `end_offset` on are not touched. `last_offsets` (int64
+    array, ascending): batches that end there stay, if need be without records.
     """
 
-    digests: bytes
-    offsets: bytes
-    record_count: int
-    has_tombstones: bool
-    has_others: bool
+    end_offset: int
+    now_wall_ms: int
+    delete_retention_ms: int
+    last_offsets: bytes
 
 
-def find_newest(content: bytes) -> Newest:
-    """The keys of a slice of whole batches."""
-    newest: dict[bytes, int] = {}
-    count = 0
-    has_tombstones = has_others = False
+class Survey(NamedTuple):
+    """What was seen up to `next_offset`. `first_open_offset` of the transactions without a marker
+    so far, -1 when there is none; `is_full`: use what is known before more is read.
+    """
+
+    is_sound: bool
+    next_offset: int
+    first_open_offset: int
+    is_full: bool
+
+
+class Noted(NamedTuple):
+    """Keys of the slice's records below `end_offset` are in the map; `is_full`: it took no more."""
+
+    end_offset: int
+    is_full: bool
+
+
+class Rewritten(NamedTuple):
+    """What is left of a slice; None: all of it, as it is. `is_opaque`: a batch in it could not be
+    opened, so it is kept, and deletions of what it may hold are kept behind it.
+    """
+
+    is_sound: bool
+    content: bytes | None
+    is_opaque: bool
+
+
+class Run:
+    """One cleaning of one partition, which reads the log from the oldest batch on, once a pass."""
+
+    __slots__ = ("fates", "has_data", "is_behind_damage", "key_map", "last_offsets", "terms")
+
+    def __init__(self) -> None:
+        self.fates = Fates()
+        self.key_map = KeyMap(1)
+        self.begin(Terms(0, 0, 0, b""))
+
+    def begin(self, terms: Terms) -> None:
+        """The next batch to be rewritten is the log's first."""
+        self.terms = terms
+        self.last_offsets = frozenset(array("q", terms.last_offsets))
+        self.has_data: set[int] = set()
+        """Producers of whose transaction a batch was seen since their last marker."""
+        self.is_behind_damage = False
+
+
+_RUNS: Final[dict[int, Run]] = {}
+
+
+def begin_run(run_id: int) -> None:
+    """Remember a new run."""
+    while len(_RUNS) >= RUNS_MAX:
+        del _RUNS[next(iter(_RUNS))]
+    _RUNS[run_id] = Run()
+
+
+def end_run(run_id: int) -> None:
+    """Forget it."""
+    _RUNS.pop(run_id, None)
+
+
+def begin_keys(run_id: int, capacity: int) -> None:
+    """An empty map for the next pass."""
+    run = _run(run_id)
+    run.key_map = KeyMap(1)  # the old one goes before there is another
+    run.key_map = KeyMap(capacity)
+
+
+def begin_rewriting(run_id: int, terms: Terms) -> None:
+    """The map is complete; the calls of `rewrite` follow in the log's order."""
+    _run(run_id).begin(terms)
+
+
+def lose_sight(run_id: int, end_offset: int) -> None:
+    """A part of the log up to `end_offset` is left out of the survey because it is damaged."""
+    _run(run_id).fates.lose_sight(end_offset)
+
+
+def pass_damage(run_id: int) -> None:
+    """A part of the log is left out of the rewriting because it is damaged."""
+    _run(run_id).is_behind_damage = True
+
+
+def survey(run_id: int, content: bytes, end_offset: int, sight_end_offset: int) -> Survey:
+    """Check the batches of a slice and note how transactions end. Data from `end_offset` on opens
+    none, and what is at or beyond `sight_end_offset` is not looked at.
+    """
+    fates = _run(run_id).fates
+    batches = _sound_batches(content)
+    if batches is None:
+        return Survey(is_sound=False, next_offset=-1, first_open_offset=-1, is_full=False)
+    next_offset = 0
+    for batch in batches:
+        header = read_header(batch)
+        next_offset = header.next_offset
+        if header.base_offset >= sight_end_offset:
+            break
+        if header.base_offset < end_offset or header.attributes & CONTROL_BIT:
+            fates.note(batch, header)
+    return Survey(
+        is_sound=True,
+        next_offset=next_offset,
+        first_open_offset=min(fates.open_offsets.values(), default=-1),
+        is_full=fates.is_full,
+    )
+
+
+def note_keys(run_id: int, content: bytes, start_offset: int, end_offset: int) -> Noted:
+    """Enter the keys of a slice's records in [start, end) in the map, until it is full."""
+    run = _run(run_id)
+    put = run.key_map.put
     for batch in iterate_batches(content):
-        opened = _open(batch)
-        if opened is None:
-            has_others = True
+        header = read_header(batch)
+        if header.base_offset >= end_offset:
+            break
+        opened = None if _fate(run, header) is not Fate.COMMITTED else _open(batch)
+        if opened is None or header.last_offset < start_offset:
             continue
-        header, _, records = opened
+        _, records = opened
         for raw in records:
-            count += 1
-            has_tombstones |= raw.is_tombstone
-            if raw.key is None:
-                has_others = True
-            else:
-                newest[raw.key] = header.base_offset + raw.offset_delta
-    digests = b"".join([blake2b(key, digest_size=DIGEST_BYTES).digest() for key in newest])
-    offsets = array("q", newest.values()).tobytes()
-    return Newest(digests, offsets, count, has_tombstones, has_others)
+            offset = header.base_offset + raw.offset_delta
+            if not start_offset <= offset < end_offset or raw.key is None:
+                continue
+            if not put(digest_of(raw.key), offset):
+                # A batch is left to the next pass whole, unless it alone is too much for one.
+                is_first = header.base_offset <= start_offset
+                return Noted(offset if is_first else header.base_offset, is_full=True)
+    return Noted(end_offset, is_full=False)
 
 
-def rewrite(content: bytes, survivors: bytes, now_wall_ms: int, delete_retention_ms: int) -> bytes:
-    """The slice with only the records at the offsets in `survivors` (int64 array), and those
-    without a key.
-    """
-    kept_offsets = set(array("q", survivors))
+def rewrite(run_id: int, content: bytes) -> Rewritten:
+    """What the pass leaves of the log's next slice."""
+    run = _run(run_id)
+    batches = _sound_batches(content)
+    if batches is None:
+        return Rewritten(is_sound=False, content=None, is_opaque=False)
     parts: list[bytes | bytearray | memoryview] = []
-    for batch in iterate_batches(content):
-        opened = _open(batch)
-        if opened is None:
-            parts.append(batch)
-            continue
-        header, payload, records = opened
-        is_past_horizon = (
-            header.attributes & DELETE_HORIZON_BIT and now_wall_ms >= header.base_timestamp
-        )
-        kept = [
-            raw
-            for raw in records
-            if (raw.key is None or header.base_offset + raw.offset_delta in kept_offsets)
-            and not (raw.is_tombstone and is_past_horizon)
-        ]
-        needs_horizon = not header.attributes & DELETE_HORIZON_BIT and any(
-            raw.is_tombstone for raw in kept
-        )
-        if len(kept) == len(records) and not needs_horizon:
-            parts.append(batch)
-        elif kept:
-            parts.append(
-                _rebuild(
-                    header,
-                    payload,
-                    kept,
-                    now_wall_ms + delete_retention_ms if needs_horizon else None,
-                )
-            )
-    return b"".join(parts)
+    is_changed = is_opaque = False
+    for batch in batches:
+        header = read_header(batch)
+        left: bytes | bytearray | memoryview | None = batch
+        if header.base_offset < run.terms.end_offset:
+            if header.record_count == 0:
+                left = batch if _must_stay(run, header) else None
+            elif header.attributes & CONTROL_BIT:
+                left = _marker(run, header, batch)
+            else:
+                left, is_closed = _data(run, header, batch)
+                is_opaque |= is_closed
+        is_changed |= left is not batch
+        if left is not None:
+            parts.append(left)
+    left_over = b"".join(parts) if is_changed else None
+    return Rewritten(is_sound=True, content=left_over, is_opaque=is_opaque)
 
 
-def _open(batch: memoryview) -> tuple[BatchHeader, bytes, list[RawRecord]] | None:
-    """(header, unpacked records, their coordinates); None for what must be kept unopened."""
+def _run(run_id: int) -> Run:
+    run = _RUNS.get(run_id)
+    if run is None:
+        msg = "the worker process was started anew and has lost what it knew of this cleaning"
+        raise WorkerFault(msg)
+    return run
+
+
+def _sound_batches(content: bytes) -> list[memoryview] | None:
+    """The whole batches that `content` consists of; None when a byte of it is not as written."""
+    try:
+        batches = list(iterate_batches(content))
+    except Refusal:
+        return None
+    if sum(map(len, batches)) != len(content) or not all(map(is_intact, batches)):
+        return None
+    return batches
+
+
+def _open(batch: memoryview) -> tuple[bytes, list[RawRecord]] | None:
+    """(unpacked records, their coordinates); None for what cannot be opened, and for markers."""
     if read_header(batch).attributes & CONTROL_BIT:
         return None
     try:
         header, payload = open_to_search(batch)
-        return header, payload, list(iterate_raw(payload, header))
+        return payload, list(iterate_raw(payload, header))
     except Refusal:
         return None
 
 
-def _rebuild(
-    header: BatchHeader, payload: bytes, kept: list[RawRecord], horizon_ms: int | None
-) -> bytearray:
-    """The batch with fewer records: same offsets, sequences and codec. `horizon_ms` becomes its
-    base timestamp.
+def _fate(run: Run, header: BatchHeader) -> Fate:
+    if not header.attributes & TRANSACTIONAL_BIT or header.attributes & CONTROL_BIT:
+        return Fate.COMMITTED
+    return run.fates.of(header)
+
+
+def _must_stay(run: Run, header: BatchHeader) -> bool:
+    """Whether the batch says something even without a record: its producer's last sequence, or
+    where the log's closed part ends.
     """
-    base_timestamp = header.base_timestamp if horizon_ms is None else horizon_ms
-    shift = header.base_timestamp - base_timestamp
-    records = bytearray()
-    for raw in kept:
-        append_record(
-            records,
-            max(raw.timestamp_delta + shift, -INT64_MAX - 1),  # times before any clock
-            raw.offset_delta,
-            payload[raw.body_position : raw.end],
+    return header.last_offset in run.last_offsets
+
+
+def _data(
+    run: Run, header: BatchHeader, batch: memoryview
+) -> tuple[bytearray | memoryview | None, bool]:
+    """(what is left of a batch with records, whether it could not be opened)."""
+    if header.attributes & TRANSACTIONAL_BIT:
+        run.has_data.add(header.producer_id)
+    fate = _fate(run, header)
+    if fate is Fate.ABORTED:
+        return emptied(header) if _must_stay(run, header) else None, False
+    opened = None if fate is Fate.UNDECIDED else _open(batch)
+    if opened is None:
+        run.is_behind_damage = True
+        return batch, fate is not Fate.UNDECIDED
+    payload, records = opened
+    kept = _surviving(run, header, records)
+    terms = run.terms
+    needs_horizon = (
+        not header.attributes & DELETE_HORIZON_BIT
+        and not run.is_behind_damage
+        and header.last_offset < terms.end_offset
+        and any(raw.is_tombstone for raw in kept)
+    )
+    if len(kept) == len(records) and not needs_horizon:
+        return batch, False
+    if not kept:
+        return emptied(header) if _must_stay(run, header) else None, False
+    horizon_ms = terms.now_wall_ms + terms.delete_retention_ms if needs_horizon else None
+    return rebuilt(header, payload, kept, horizon_ms), False
+
+
+def _surviving(run: Run, header: BatchHeader, records: list[RawRecord]) -> list[RawRecord]:
+    """The records of a batch that are the newest of their key (one without a key is of no use in a
+    compacted log), without tombstones whose time is over.
+    """
+    end_offset = run.terms.end_offset
+    newest = run.key_map.newest
+    base_offset = header.base_offset
+    is_over = _is_over(run, header)
+    return [
+        raw
+        for raw in records
+        if base_offset + raw.offset_delta >= end_offset
+        or (
+            raw.key is not None
+            and not (raw.is_tombstone and is_over)
+            and newest(digest_of(raw.key)) <= base_offset + raw.offset_delta
         )
-    is_fixed = header.attributes & LOG_APPEND_TIME_BIT
-    latest = (
-        header.max_timestamp
-        if is_fixed
-        else header.base_timestamp + max(raw.timestamp_delta for raw in kept)
+    ]
+
+
+def _is_over(run: Run, header: BatchHeader) -> bool:
+    """Whether the batch's delete horizon has passed. Not behind what could not be read: older
+    values there would come back.
+    """
+    return bool(
+        header.attributes & DELETE_HORIZON_BIT
+        and not run.is_behind_damage
+        and run.terms.now_wall_ms >= header.base_timestamp
     )
-    return frame_batch(
-        records,
-        record_count=len(kept),
-        last_offset_delta=header.last_offset_delta,
-        base_timestamp=base_timestamp,
-        max_timestamp=latest,
-        codec=header.attributes & CODEC_MASK,
-        producer=(header.producer_id, header.producer_epoch, header.base_sequence),
-        base_offset=header.base_offset,
-        leader_epoch=header.partition_leader_epoch,
-        attributes=(header.attributes & ~CODEC_MASK)
-        | (0 if horizon_ms is None else DELETE_HORIZON_BIT),
-    )
+
+
+def _marker(run: Run, header: BatchHeader, batch: memoryview) -> bytearray | memoryview | None:
+    """What is left of a control batch: all of it while a batch of its transaction is left, then for
+    `delete.retention.ms`.
+    """
+    if marker_of(batch) == OTHER_MARKER:
+        return batch
+    has_data = header.producer_id in run.has_data
+    run.has_data.discard(header.producer_id)
+    if has_data or run.is_behind_damage:
+        return batch
+    if _is_over(run, header):
+        return emptied(header) if _must_stay(run, header) else None
+    if header.attributes & DELETE_HORIZON_BIT:
+        return batch
+    opened = open_to_search(batch)
+    horizon_ms = run.terms.now_wall_ms + run.terms.delete_retention_ms
+    return rebuilt(header, opened[1], list(iterate_raw(opened[1], header)), horizon_ms)

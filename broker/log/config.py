@@ -39,6 +39,8 @@ class LogConfig:
     cleanup_policy: frozenset[str] = frozenset({DELETE})
     delete_retention_ms: int = _DAY_MS
     min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = INT64_MAX
     message_timestamp_type: str = CREATE_TIME
     message_timestamp_before_max_ms: int = INT64_MAX
     message_timestamp_after_max_ms: int = 3600 * 1000
@@ -53,6 +55,15 @@ class LogConfig:
     def is_deleted(self) -> bool:
         """True when retention deletes old segments."""
         return DELETE in self.cleanup_policy
+
+    @property
+    def roll_ms(self) -> int:
+        """After how long a segment is closed: only what is closed can be cleaned."""
+        return (
+            min(self.segment_ms, self.max_compaction_lag_ms)
+            if self.is_compacted
+            else self.segment_ms
+        )
 
     @property
     def index_spacing_bytes(self) -> int:

@@ -12,8 +12,9 @@ from collections.abc import Generator
 from typing import Final
 
 from broker.errors import ErrorCode, Refusal
-from broker.log import cleaner, driving, lookup, names, retention, rolling
+from broker.log import cleanable, cleaner, driving, lookup, names, retention, rolling
 from broker.log.checkpoint import Checkpoints
+from broker.log.cleaner import Cleaned, CleanLimits
 from broker.log.config import LOG_APPEND_TIME, LogConfig
 from broker.log.epochs import LeaderEpochs
 from broker.log.index import RELATIVE_OFFSET_MAX, Times
@@ -31,6 +32,7 @@ from broker.records.batch import LOG_APPEND_TIME_BIT, assign, set_log_append_tim
 ROLL_RETRY_MS: Final = 1_000
 """After a failed roll the next attempt waits this long."""
 DAMAGE_NOTED_MAX: Final = 100
+_NO_LIMITS: Final = CleanLimits()
 
 
 class PartitionLog:
@@ -58,6 +60,8 @@ class PartitionLog:
         self.producers: ProducerStates = found.producers
         self.epochs: LeaderEpochs = found.epochs
         self.cleaned_end_offset = 0 if found.snapshot is None else found.snapshot.cleaned_end_offset
+        self.uncleanable_reason = ""
+        """Why compaction leaves a part of the log as it is; empty when it does not."""
         self.positions = PositionCache()
         self.is_in_upkeep = False
         self.checkpoints = Checkpoints(found)
@@ -141,6 +145,7 @@ class PartitionLog:
         self._rules = config.batch_rules()
         self._is_log_append_time = config.message_timestamp_type == LOG_APPEND_TIME
         self._interval = config.index_spacing_bytes
+        self._roll_ms = config.roll_ms
 
     # ---- appending
 
@@ -325,7 +330,7 @@ class PartitionLog:
             return False
         return (
             segment.size >= self.config.segment_bytes
-            or self._last_append_time - self._first_append_time >= self.config.segment_ms
+            or self._last_append_time - self._first_append_time >= self._roll_ms
             or not segment.has_room(self.log_end_offset)
         )
 
@@ -494,18 +499,20 @@ class PartitionLog:
         """
         return await retention.advance(self, offset)
 
-    @property
-    def needs_clean(self) -> bool:
-        """True when enough of a compacted log's closed part has not been cleaned yet."""
-        return cleaner.is_due(self)
-
-    async def clean(self, worker: Worker, now_wall_ms: int) -> bool:
-        """Compact the closed segments: the newest value of each key stays; True when something was
-        rewritten.
-
-        Raises DiskFull, DiskFault: the log is as before.
+    def needs_clean(self, now_wall_ms: int) -> bool:
+        """True when enough of a compacted log's closed part has not been cleaned yet, or for too
+        long.
         """
-        return await cleaner.clean(self, worker, now_wall_ms)
+        return cleanable.is_due(self, now_wall_ms)
+
+    async def clean(
+        self, worker: Worker, now_wall_ms: int, limits: CleanLimits = _NO_LIMITS
+    ) -> Cleaned:
+        """Compact the closed segments: the newest value of each key stays, at its offset.
+
+        Raises DiskFull, DiskFault, WorkerFault: the log holds what it held, some of it cleaned.
+        """
+        return await cleaner.clean(self, worker, now_wall_ms, limits)
 
     async def sync(self) -> int:
         """Make everything written so far durable; the end offset that is durable now.

@@ -19,6 +19,8 @@ def log_config(topic: TopicSettings, broker: BrokerSettings) -> LogConfig:
         cleanup_policy=frozenset(topic.cleanup_policy),
         delete_retention_ms=topic.delete_retention_ms,
         min_cleanable_dirty_ratio=topic.min_cleanable_dirty_ratio,
+        min_compaction_lag_ms=topic.min_compaction_lag_ms,
+        max_compaction_lag_ms=topic.max_compaction_lag_ms,
         message_timestamp_type=topic.message_timestamp_type,
         message_timestamp_before_max_ms=topic.message_timestamp_before_max_ms,
         message_timestamp_after_max_ms=topic.message_timestamp_after_max_ms,

@@ -18,7 +18,8 @@ from broker.log.config import LogConfig
 from broker.log.partition_log import PartitionLog
 from broker.ports import DiskFull
 from broker.records.batch import DELETE_HORIZON_BIT, is_intact, read_header
-from broker.records.iterate import Record, iterate_batches
+from broker.records.build import build_batch
+from broker.records.iterate import Record, iterate_batches, iterate_records
 from broker.runtime.disk import SystemDisk
 from broker.runtime.worker import ProcessWorker
 from tests.log.world import (
@@ -67,20 +68,21 @@ async def test_only_the_newest_values_stay_at_their_offsets(disk: FaultyDisk, co
     await fill(log, 60, compression=codec)
     before = await read_from(log, 0)
     size = log.log_size()
-    assert log.needs_clean
-    assert await log.clean(WORKER, NOW_MS)
-    assert not log.needs_clean
+    assert log.needs_clean(NOW_MS)
+    assert (await log.clean(WORKER, NOW_MS)).is_changed
+    assert not log.needs_clean(NOW_MS)
     after = await read_from(log, 0)
     assert newest(after) == newest(before)
     assert set(after) <= set(before)
     assert log.log_size() < size / 2
     closed = [record for record in after if record.offset < log.active.base_offset]
     assert len({record.key for record in closed}) == len(closed)
+    await log.clean(WORKER, NOW_MS)  # puts together what has become small
     for _ in range(2):
         log = await reopen(disk, CONFIG)
         assert await read_from(log, 0) == after
         assert log.damage == []
-        assert not await log.clean(WORKER, NOW_MS), "a second run finds nothing to do"
+        assert not (await log.clean(WORKER, NOW_MS)).is_changed, "there is nothing left to do"
     await log.close()
 
 
@@ -90,7 +92,7 @@ async def test_the_work_is_done_by_the_worker_process(disk: FaultyDisk) -> None:
     before = newest(await read_from(log, 0))
     worker = ProcessWorker()
     try:
-        assert await log.clean(worker, NOW_MS)
+        assert (await log.clean(worker, NOW_MS)).is_changed
         found = await log.offset_for_timestamp(NOW_MS, FOREVER, worker)
     finally:
         worker.close()
@@ -156,30 +158,45 @@ async def test_the_delete_horizon_is_written_as_kafka_does(disk: FaultyDisk) -> 
     await log.close()
 
 
-async def test_records_without_a_key_and_unreadable_batches_are_kept(disk: FaultyDisk) -> None:
+async def test_records_without_a_key_go_and_unreadable_batches_stay(disk: FaultyDisk) -> None:
     log = await create(disk, CONFIG)
     append(log, "unreadable", attributes=1)
     append_keyed(log, ("a", "1"))
+    batch = build_batch([(None, b"no key"), (b"b", b"1")], timestamp_ms=NOW_MS)
+    log.stage(memoryview(batch), leader_epoch=0, now_wall_ms=NOW_MS)
     append_keyed(log, ("a", "2"))
     await log.roll(NOW_MS)
     append_keyed(log, ("x", "y"))
-    await log.clean(WORKER, NOW_MS)
+    cleaned = await log.clean(WORKER, NOW_MS)
     result = await log.read_cold(0, 10_000, FOREVER, at_least_one=True)
-    assert [read_header(batch).base_offset for batch in iterate_batches(result.records)] == [0, 2]
+    batches = list(iterate_batches(result.records))
+    assert [read_header(batch).base_offset for batch in batches] == [0, 2, 4]
+    assert [record.offset for record in iterate_records(batches[1])] == [3]
+    assert "cannot be opened" in log.uncleanable_reason
+    assert cleaned.damage == (log.uncleanable_reason,)
+    assert log.damage == [], "what a client sent is no damage of the disk"
     await log.close()
 
 
-async def test_when_nothing_closed_survives_the_log_start_moves(disk: FaultyDisk) -> None:
+async def test_when_nothing_closed_survives_readers_still_get_past_it(disk: FaultyDisk) -> None:
     log = await create(disk, replace(CONFIG, delete_retention_ms=0))
     append_keyed(log, ("a", "1"), ("a", None))
+    append_keyed(log, ("b", None))
     await log.roll(NOW_MS)
+    for now_ms in (NOW_MS, NOW_MS + 1):
+        await log.clean(WORKER, now_ms)
+    assert await read_from(log, 0) == []
+    for _ in range(2):
+        assert (log.log_start_offset, log.log_end_offset) == (0, 3), (
+            "nobody's offset is out of range"
+        )
+        result = await log.read_cold(0, 1000, FOREVER, at_least_one=True)
+        assert result.next_offset == 3
+        assert read_header(result.records).next_offset == 3, "clients go on from a batch's end"
+        assert list(iterate_records(result.records)) == []
+        log = await reopen(disk, CONFIG)
     append_keyed(log, ("x", "y"))
-    await log.clean(WORKER, NOW_MS)
-    await log.clean(WORKER, NOW_MS + 1)
-    assert log.log_start_offset == 2
-    assert [record.key for record in await read_from(log, 2)] == [b"x"]
-    log = await reopen(disk, CONFIG)
-    assert (log.log_start_offset, log.log_end_offset) == (2, 3)
+    assert [record.offset for record in await read_from(log, 0)] == [3]
     await log.close()
 
 
@@ -190,7 +207,7 @@ async def test_appends_and_rolls_go_on_during_a_clean(disk: FaultyDisk) -> None:
     while not cleaning.done():
         await fill(log, 1)
         await asyncio.sleep(0)
-    assert cleaning.result()
+    assert cleaning.result().is_changed
     everything = await read_from(log, 0)
     assert everything[-1].offset == log.log_end_offset - 1
     assert len(newest(everything)) == 5
@@ -207,7 +224,7 @@ async def test_a_full_disk_leaves_the_log_as_it_was(disk: FaultyDisk) -> None:
     with pytest.raises(DiskFull):
         await log.clean(WORKER, NOW_MS)
     assert await read_from(log, 0) == before
-    assert await log.clean(WORKER, NOW_MS)
+    assert (await log.clean(WORKER, NOW_MS)).is_changed
     assert newest(await read_from(log, 0)) == newest(before)
     await log.close()
 
@@ -227,7 +244,7 @@ async def test_what_a_start_would_scan_is_not_compacted(disk: FaultyDisk) -> Non
     again = await reopen(disk, CONFIG)
     assert again.damage == []
     assert await read_from(again, 0) == before
-    assert await again.clean(WORKER, NOW_MS)
+    assert (await again.clean(WORKER, NOW_MS)).is_changed
     assert newest(await read_from(again, 0)) == newest(before)
     await again.close()
     for segment in log.segments:
@@ -353,7 +370,7 @@ async def test_many_commits_of_one_key_restart_quickly(disk: FaultyDisk) -> None
         append_keyed(log, *[("group-topic-0", "offset-value" * 3)] * 500)
         if log.needs_roll:
             await log.roll(NOW_MS)
-            if log.needs_clean:
+            if log.needs_clean(NOW_MS):
                 await log.clean(WORKER, NOW_MS)
     await log.close()
     began = process_time()
