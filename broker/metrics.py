@@ -307,10 +307,37 @@ class Metrics:
         "hermes_retention_deleted_bytes_total", "Bytes of segments deleted because of age or size."
     )
     cleaner_runs_total: Counter = _counter(
-        "hermes_cleaner_runs_total", "Compactions of a partition.", ("outcome",)
+        "hermes_cleaner_runs_total",
+        "Compactions of a partition: cleaned, nothing (to remove), failed (the next goes on).",
+        ("outcome",),
+    )
+    cleaner_duration_seconds: Histogram = _histogram(
+        "hermes_cleaner_duration_seconds", "One compaction of a partition, its pauses included."
     )
     cleaner_removed_bytes_total: Counter = _counter(
         "hermes_cleaner_removed_bytes_total", "Bytes that compaction took out of segments."
+    )
+    cleaner_read_bytes_total: Counter = _counter(
+        "hermes_cleaner_read_bytes_total", "Bytes of segments that compaction read."
+    )
+    cleaner_written_bytes_total: Counter = _counter(
+        "hermes_cleaner_written_bytes_total", "Bytes of new segments that compaction wrote."
+    )
+    cleaner_last_run_timestamp_seconds: Gauge = _gauge(
+        "hermes_cleaner_last_run_timestamp_seconds",
+        "When a compaction last came to its end, in seconds since 1970; 0 before the first.",
+    )
+    cleaner_dirty_ratio: Gauge = _gauge(
+        "hermes_cleaner_dirty_ratio",
+        "The share of a compacted partition's closed segments that no compaction has seen yet.",
+        ("topic", "partition"),
+        computed=True,
+    )
+    cleaner_uncleanable_partitions: Gauge = _gauge(
+        "hermes_cleaner_uncleanable_partitions",
+        "Partitions of which compaction leaves a part as it is, because that is damaged or cannot "
+        "be opened; the broker's log names it.",
+        computed=True,
     )
     recoveries_total: Counter = _counter(
         "hermes_recoveries_total",

@@ -347,8 +347,8 @@ class BrokerSettings:
     log_cleaner_dedupe_buffer_size: int = setting(
         "log.cleaner.dedupe.buffer.size",
         128 << 20,
-        "Memory of the worker process for the keys of one cleaning, 32 bytes a key; where there are "
-        "more keys, the cleaner goes over the partition more than once.",
+        "Memory of the worker process for the keys of one cleaning, 32 bytes a key; where there "
+        "are more keys, the cleaner goes over the partition more than once.",
         unit=Unit.BYTES,
         minimum=1024,
         maximum=INT64_MAX,
@@ -360,6 +360,7 @@ class BrokerSettings:
         "How fast the cleaner reads and writes, both together.",
         unit=Unit.BYTES,
         minimum=1024.0,
+        maximum=1.7976931348623157e308,
         live=True,
     )
 

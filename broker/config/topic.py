@@ -199,8 +199,8 @@ class TopicSettings:
     min_cleanable_dirty_ratio: float = setting(
         "min.cleanable.dirty.ratio",
         0.5,
-        "The cleaner starts when this share of a compacted partition's closed segments has not been "
-        "cleaned yet.",
+        "The cleaner starts when this share of a compacted partition's closed segments has not "
+        "been cleaned yet.",
         unit=Unit.RATIO,
         minimum=0.0,
         maximum=1.0,

@@ -12,6 +12,7 @@ import importlib.metadata
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Final
 
+from broker.log.cleanable import dirty_ratio
 from broker.metrics import QUANTILES, percentile
 from broker.runtime.descriptors import descriptor_limit, open_descriptor_count
 from broker.runtime.process_stats import cpu_seconds, resident_bytes
@@ -72,6 +73,22 @@ async def _log_sizes(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
     for partition in broker.partitions.all():
         if not partition.is_offline:
             yield (partition.topic, str(partition.index)), partition.log.log_size()
+
+
+async def _dirty_ratios(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
+    for partition in broker.partitions.all():
+        if not partition.is_offline and partition.log.config.is_compacted:
+            yield (partition.topic, str(partition.index)), dirty_ratio(partition.log)
+
+
+async def _uncleanable_partitions(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
+    yield (
+        (),
+        sum(
+            not partition.is_offline and bool(partition.log.uncleanable_reason)
+            for partition in broker.partitions.all()
+        ),
+    )
 
 
 async def _log_starts(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
@@ -183,6 +200,8 @@ COMPUTED: Final[dict[str, Source]] = {
     "hermes_offline_partitions": _offline_partitions,
     "hermes_partition_offline": _partition_offline,
     "hermes_log_size_bytes": _log_sizes,
+    "hermes_cleaner_dirty_ratio": _dirty_ratios,
+    "hermes_cleaner_uncleanable_partitions": _uncleanable_partitions,
     "hermes_log_start_offset": _log_starts,
     "hermes_high_watermark": _high_watermarks,
     "hermes_groups": _groups,

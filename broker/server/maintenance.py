@@ -16,6 +16,7 @@ import structlog
 from broker.errors import Refusal
 from broker.log.directory import empty_trash
 from broker.ports import DiskFault, DiskFull
+from broker.server.cleaning import Cleaning
 from broker.server.partition import Partition
 
 if TYPE_CHECKING:
@@ -32,12 +33,13 @@ class Maintenance:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._cleaning = Cleaning(broker)
         self._is_emptying = False
 
     def start(self) -> None:
         """Begin the loops."""
         self._broker.spawn(self._repeat(self._retain, self._retention_interval_ms))
-        self._broker.spawn(self._repeat(self._clean, self._cleaner_backoff_ms))
+        self._broker.spawn(self._repeat(self._cleaning.visit, self._cleaner_backoff_ms))
         self.empty_trash_soon()
 
     def roll_soon(self, partition: Partition) -> None:
@@ -90,17 +92,6 @@ class Maintenance:
         partition.check_log_start()
         metrics.retention_deleted_bytes_total.add(max(0, size_before - log.log_size()))
         metrics.retention_deleted_segments_total.add(max(0, count_before - len(log.segments)))
-
-    async def _clean(self, partition: Partition) -> None:
-        log = partition.log
-        if not log.needs_clean:
-            return
-        size_before = log.log_size()
-        is_cleaned = await log.clean(self._broker.worker, self._broker.clock.wall_ms())
-        self._broker.metrics.cleaner_runs_total.add(
-            1, outcome="cleaned" if is_cleaned else "nothing"
-        )
-        self._broker.metrics.cleaner_removed_bytes_total.add(max(0, size_before - log.log_size()))
 
     async def _repeat(
         self, work: Callable[[Partition], Awaitable[None]], interval_ms: Callable[[], int]

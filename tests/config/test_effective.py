@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +19,7 @@ from broker.config.effective import (
 )
 from broker.config.setting import ConfigError, Layer, load, settings_of
 from broker.config.topic import TopicSettings
+from broker.model import INT64_MAX
 
 TOPIC = settings_of(TopicSettings)
 BROKER = settings_of(BrokerSettings)
@@ -106,4 +109,16 @@ def test_new_overrides_are_refused_or_valid_and_stable(
     except ConfigError:
         return
     assert normalize(TOPIC, dict(texts)) == texts
-    topic_settings(TopicSettings(), texts)
+    is_together_good = int(texts.get("min.compaction.lag.ms", 0)) <= int(
+        texts.get("max.compaction.lag.ms", INT64_MAX)
+    )
+    with contextlib.nullcontext() if is_together_good else pytest.raises(ConfigError):
+        topic_settings(TopicSettings(), texts)
+
+
+def test_a_minimum_lag_above_the_maximum_is_refused() -> None:
+    for name, value in (("min.compaction.lag.ms", "100"), ("max.compaction.lag.ms", "100")):
+        topic_settings(TopicSettings(), {name: value})
+    both = {"min.compaction.lag.ms": "101", "max.compaction.lag.ms": "100"}
+    with pytest.raises(ConfigError, match=r"min\.compaction\.lag\.ms"):
+        topic_settings(TopicSettings(), both)

@@ -107,7 +107,7 @@ class Host:
 
     async def upkeep(self, log: PartitionLog) -> None:
         await log.apply_retention(NOW_MS)
-        if log.needs_clean:
+        if log.needs_clean(NOW_MS):
             await log.clean(InlineWorker(), NOW_MS)
 
 

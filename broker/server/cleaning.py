@@ -1,0 +1,74 @@
+"""The cleaner's visits to partitions: when one is due, at which speed, and what is counted.
+
+Not here: what is kept (`broker.log.cleaner`). A worker that dies costs one visit; the next round
+begins where the last finished pass left off.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from broker.log import cleanable
+from broker.log.cleaner import Cleaned, CleanLimits
+from broker.ports import WorkerFault
+from broker.server.pacing import Pace
+from broker.server.partition import Partition
+
+if TYPE_CHECKING:
+    from broker.server.node import Broker
+
+_log = structlog.get_logger("hermes.cleaning")
+
+
+class Cleaning:
+    """One for a broker: it works on one partition at a time."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._pace = Pace(broker.clock, lambda: broker.settings.log_cleaner_io_max_bytes_per_second)
+
+    async def visit(self, partition: Partition) -> None:
+        """Clean the partition if that is due. Raises DiskFull, DiskFault."""
+        log, broker = partition.log, self._broker
+        now_wall_ms = broker.clock.wall_ms()
+        if cleanable.is_roll_due(log, now_wall_ms) and not partition.is_rolling:
+            await log.roll(now_wall_ms)
+            broker.metrics.segments_rolled_total.add(1)
+        if not log.needs_clean(now_wall_ms):
+            return
+        began_ms, size_before = broker.clock.monotonic_ms(), log.log_size()
+        reason_before = log.uncleanable_reason
+        limits = CleanLimits(
+            broker.settings.log_cleaner_dedupe_buffer_size,
+            self._pace.wait,
+            partition.high_watermark,
+        )
+        outcome = "failed"
+        try:
+            cleaned = await log.clean(broker.worker, now_wall_ms, limits)
+            outcome = "cleaned" if cleaned.is_changed else "nothing"
+            self._count(cleaned, size_before - log.log_size())
+        except WorkerFault as fault:
+            _log.warning("a cleaning begins again", partition=str(partition), fault=str(fault))
+        finally:
+            metrics = broker.metrics
+            metrics.cleaner_runs_total.add(1, outcome=outcome)
+            metrics.cleaner_duration_seconds.observe(
+                (broker.clock.monotonic_ms() - began_ms) / 1000
+            )
+        if log.uncleanable_reason and log.uncleanable_reason != reason_before:
+            _log.error(
+                "a part of the log cannot be cleaned",
+                partition=str(partition),
+                reason=log.uncleanable_reason,
+            )
+        partition.report_damage()
+
+    def _count(self, cleaned: Cleaned, removed_bytes: int) -> None:
+        metrics = self._broker.metrics
+        metrics.cleaner_read_bytes_total.add(cleaned.read_bytes)
+        metrics.cleaner_written_bytes_total.add(cleaned.written_bytes)
+        metrics.cleaner_removed_bytes_total.add(max(0, removed_bytes))
+        metrics.cleaner_last_run_timestamp_seconds.set(self._broker.clock.wall_ms() / 1000)
