@@ -378,9 +378,29 @@ class Metrics:
     )
     high_watermark: Gauge = _gauge(
         "hermes_high_watermark",
-        "The end of what consumers may read of a partition.",
+        "The end of what is committed of a partition; consumers may read up to there, or to where "
+        "a delivery window ends.",
         _PARTITION,
         computed=True,
+    )
+
+    delivery_delayed_records: Gauge = _gauge(
+        "hermes_delivery_delayed_records",
+        "Records that consumers do not see yet (delivery.delay.ms); of topics with a delivery "
+        "window only.",
+        _PARTITION,
+        computed=True,
+    )
+    delivery_expired_records: Gauge = _gauge(
+        "hermes_delivery_expired_records",
+        "Records still on disk that consumers do not see any more (delivery.ttl.ms); of topics "
+        "with a delivery window only.",
+        _PARTITION,
+        computed=True,
+    )
+    delivery_wake_delay_seconds: Histogram = _histogram(
+        "hermes_delivery_wake_delay_seconds",
+        "How long after its time (delivery.delay.ms) a record woke the fetches that waited for it.",
     )
 
     # Groups.
@@ -402,15 +422,15 @@ class Metrics:
     )
     group_lag_records: Gauge = _gauge(
         "hermes_group_lag_records",
-        "Records between a group's committed offset and the high watermark; absent without a "
-        "commit.",
+        "Records between a group's committed offset and the end of what consumers see; absent "
+        "without a commit.",
         _GROUP_PARTITION,
         computed=True,
     )
     group_oldest_unread_seconds: Gauge = _gauge(
         "hermes_group_oldest_unread_seconds",
-        "Age, by the broker's clock at append, of the first record that a group has not "
-        "committed; 0 without lag.",
+        "Age, by the broker's clock at append (under delivery.delay.ms: since it came due), of "
+        "the first record that a group has not committed; 0 without lag.",
         _GROUP_PARTITION,
         computed=True,
     )

@@ -21,6 +21,10 @@ def _check_cleanup_policy(value: tuple[str, ...]) -> str | None:
     return None if value else "must name at least one of delete, compact"
 
 
+def _check_ttl(value: int) -> str | None:
+    return "must be -1 (no limit) or at least 1 ms, found 0" if value == 0 else None
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class TopicSettings:
     """One snapshot of a topic's effective settings."""
@@ -254,11 +258,68 @@ class TopicSettings:
         live=True,
         broker_name="hermes.record.validation",
     )
+    delivery_delay_ms: int = setting(
+        "delivery.delay.ms",
+        0,
+        "How long after its append a record is held back from consumers, by the broker's clock. "
+        "Needs message.timestamp.type=LogAppendTime and cleanup.policy=delete, and must be below "
+        "delivery.ttl.ms and retention.ms.",
+        unit=Unit.MS,
+        minimum=0,
+        maximum=INT64_MAX,
+        scope=_TOPIC,
+        live=True,
+        broker_name="hermes.delivery.delay.ms",
+    )
+    delivery_ttl_ms: int = setting(
+        "delivery.ttl.ms",
+        -1,
+        "How long after its append a record is delivered, by the broker's clock; older ones are "
+        "passed over, also while they are still on disk (retention is a setting of its own). -1 "
+        "sets no limit. Needs message.timestamp.type=LogAppendTime and cleanup.policy=delete.",
+        unit=Unit.MS,
+        minimum=-1,
+        maximum=INT64_MAX,
+        scope=_TOPIC,
+        live=True,
+        broker_name="hermes.delivery.ttl.ms",
+        check=_check_ttl,
+    )
 
     def rules(self) -> Iterator[str]:
-        """What is wrong between settings of a topic."""
+        """What is wrong between settings of a topic, also when they are the broker's defaults."""
         if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
             yield (
                 f"min.compaction.lag.ms ({self.min_compaction_lag_ms}) must not be above "
                 f"max.compaction.lag.ms ({self.max_compaction_lag_ms})"
+            )
+        yield from self._delivery_problems()
+
+    def _delivery_problems(self) -> Iterator[str]:
+        named = []
+        if self.delivery_delay_ms > 0:
+            named.append(f"delivery.delay.ms={self.delivery_delay_ms}")
+        if self.delivery_ttl_ms >= 0:
+            named.append(f"delivery.ttl.ms={self.delivery_ttl_ms}")
+        for name in named:
+            if self.message_timestamp_type != "LogAppendTime":
+                yield (
+                    f"{name} needs message.timestamp.type=LogAppendTime, found "
+                    f"{self.message_timestamp_type}: set both in one change, or clear the former "
+                    "first"
+                )
+            if self.cleanup_policy != ("delete",):
+                yield (
+                    f"{name} needs cleanup.policy=delete, found {','.join(self.cleanup_policy)}: "
+                    "a compacted topic has no delivery window"
+                )
+        if self.delivery_delay_ms > 0 and 0 <= self.delivery_ttl_ms <= self.delivery_delay_ms:
+            yield (
+                f"delivery.ttl.ms ({self.delivery_ttl_ms}) must be above delivery.delay.ms "
+                f"({self.delivery_delay_ms}): records would expire before they are due"
+            )
+        if self.delivery_delay_ms > 0 and 0 <= self.retention_ms <= self.delivery_delay_ms:
+            yield (
+                f"retention.ms ({self.retention_ms}) must be above delivery.delay.ms "
+                f"({self.delivery_delay_ms}): records would be deleted before they are due"
             )

@@ -47,20 +47,27 @@ class TimestampedOffset(NamedTuple):
 
 
 async def first_at_or_after(
-    log: PartitionLog, timestamp_ms: int, end_offset: int, worker: Worker | None
+    log: PartitionLog,
+    timestamp_ms: int,
+    end_offset: int,
+    worker: Worker | None,
+    start_offset: int = 0,
 ) -> TimestampedOffset | None:
-    """The first record below `end_offset` whose timestamp is `timestamp_ms` or later."""
+    """The first record of [start, end) whose timestamp is `timestamp_ms` or later."""
     log.check_online()
-    end = min(end_offset, log.written_end_offset)
+    bounds = (start_offset, min(end_offset, log.written_end_offset))
     for segment in list(log.segments):
-        if segment.base_offset >= end:
+        if segment.base_offset >= bounds[1]:
             break
         try:
             times = await log.load_index(segment)
             if times.max_timestamp < timestamp_ms or segment.index is None:
                 continue
-            start = segment.index.floor_timestamp(timestamp_ms)[1]
-            found = await _first_in_segment(log, segment, start, timestamp_ms, end, worker)
+            start = max(
+                segment.index.floor_timestamp(timestamp_ms)[1],
+                segment.index.floor_offset(start_offset)[1],
+            )
+            found = await _first_in_segment(log, segment, start, timestamp_ms, bounds, worker)
         except (DiskFault, FileNotFoundError, Refusal) as fault:
             if segment in log.segments:
                 raise refused(log, fault) from fault
@@ -71,9 +78,9 @@ async def first_at_or_after(
 
 
 async def greatest(
-    log: PartitionLog, end_offset: int, worker: Worker | None
+    log: PartitionLog, end_offset: int, worker: Worker | None, start_offset: int = 0
 ) -> TimestampedOffset | None:
-    """The first record with the greatest timestamp below `end_offset`."""
+    """The first record of [start, end) with the greatest timestamp."""
     log.check_online()
     end = min(end_offset, log.written_end_offset)
     best: TimestampedOffset | None = None
@@ -84,7 +91,8 @@ async def greatest(
             times = await log.load_index(segment)
             if best is not None and times.max_timestamp <= best.timestamp:
                 continue
-            found = await _greatest_in_segment(log, segment, times.max_timestamp, end, worker)
+            bounds = (max(log.log_start_offset, start_offset), end)
+            found = await _greatest_in_segment(log, segment, times.max_timestamp, bounds, worker)
             if found is not None and (best is None or found.timestamp > best.timestamp):
                 best = found
         except (DiskFault, FileNotFoundError, Refusal) as fault:
@@ -94,12 +102,16 @@ async def greatest(
 
 
 async def _greatest_in_segment(
-    log: PartitionLog, segment: Segment, max_timestamp: int, end: int, worker: Worker | None
+    log: PartitionLog,
+    segment: Segment,
+    max_timestamp: int,
+    bounds: tuple[int, int],
+    worker: Worker | None,
 ) -> TimestampedOffset | None:
-    """By its batches' headers: one whole batch is opened, and those that the log's start or `end`
-    cuts if their headers promise more.
+    """By its batches' headers: one whole batch is opened, and those that `bounds` cut if their
+    headers promise more.
     """
-    log_start = log.log_start_offset
+    log_start, end = bounds
     start = 0 if segment.index is None else segment.index.floor_timestamp(max_timestamp)[1]
     while True:
         latest: tuple[BatchHeader, int] | None = None
@@ -129,14 +141,14 @@ async def _first_in_segment(
     segment: Segment,
     start: int,
     timestamp_ms: int,
-    end: int,
+    bounds: tuple[int, int],
     worker: Worker | None,
 ) -> TimestampedOffset | None:
+    start_offset, end = bounds
     async for header, position in _batches(segment, start, end):
-        if header.max_timestamp >= timestamp_ms and header.last_offset >= log.log_start_offset:
-            found = await _ask(
-                segment, header, position, timestamp_ms, (log.log_start_offset, end), worker
-            )
+        first = max(log.log_start_offset, start_offset)
+        if header.max_timestamp >= timestamp_ms and header.last_offset >= first:
+            found = await _ask(segment, header, position, timestamp_ms, (first, end), worker)
             if found is not None:
                 return found
     return None

@@ -384,6 +384,10 @@ class PartitionLog:
         self._active.times = times
         return times
 
+    def times_of(self, segment: Segment) -> Times | None:
+        """A segment's times; None for a closed one whose index was not loaded yet."""
+        return self.active_times() if segment is self._active else segment.times
+
     async def load_index(self, segment: Segment) -> Times:
         """Make sure that a segment's index is in memory; its times. Raises DiskFault."""
         if segment is self._active:
@@ -436,11 +440,14 @@ class PartitionLog:
                 f"offset {offset} of {self.topic}-{self.partition}, "
                 f"which has {self.log_start_offset} to {self.log_end_offset}",
             )
-        written_size = self._undo[1] if self._staged else self._active.size
-        reach = Reach(self.segments, self.written_end_offset, written_size)
         return plan_read(
-            reach, self.positions, offset, max_bytes, end_offset, at_least_one=at_least_one
+            self.reach(), self.positions, offset, max_bytes, end_offset, at_least_one=at_least_one
         )
+
+    def reach(self) -> Reach:
+        """What of the log may be read now."""
+        written_size = self._undo[1] if self._staged else self._active.size
+        return Reach(self.segments, self.written_end_offset, written_size)
 
     def note_damage(self, reason: str) -> None:
         """Remember what was found broken, once."""
@@ -465,23 +472,27 @@ class PartitionLog:
         return self.epochs.end_offset_for_epoch(epoch, self.written_end_offset)
 
     async def offset_for_timestamp(
-        self, timestamp_ms: int, end_offset: int, worker: Worker | None = None
+        self,
+        timestamp_ms: int,
+        end_offset: int,
+        worker: Worker | None = None,
+        start_offset: int = 0,
     ) -> TimestampedOffset | None:
-        """The first record at or after `timestamp_ms` below `end_offset`, looking inside batches;
-        None when there is none.
+        """The first record at or after `timestamp_ms` in [start, end), looking inside batches; None
+        when there is none.
 
         Big or compressed batches are opened by `worker` when there is one. Raises
         Refusal(KAFKA_STORAGE_ERROR).
         """
-        return await lookup.first_at_or_after(self, timestamp_ms, end_offset, worker)
+        return await lookup.first_at_or_after(self, timestamp_ms, end_offset, worker, start_offset)
 
     async def max_timestamp(
-        self, end_offset: int, worker: Worker | None = None
+        self, end_offset: int, worker: Worker | None = None, start_offset: int = 0
     ) -> TimestampedOffset | None:
-        """The first of the records with the greatest timestamp below `end_offset`; None when the
-        log is empty.
+        """The first of the records with the greatest timestamp in [start, end); None without
+        any.
         """
-        return await lookup.greatest(self, end_offset, worker)
+        return await lookup.greatest(self, end_offset, worker, start_offset)
 
     # ---- upkeep
 

@@ -251,6 +251,8 @@ class IndexVisitor:
         assert segment.times is not None, "the index is being built"
         first, last, latest = segment.times
         append_time = max(self.append_time, last)
+        if header.attributes & LOG_APPEND_TIME_BIT:  # written by this broker's clock
+            append_time = max(append_time, header.max_timestamp)
         self.likely_time = min(max(self.likely_time, header.max_timestamp), append_time)
         if position - segment.index.last_position() >= self.interval:
             segment.index.add(header.base_offset, position, self.likely_time, latest)

@@ -33,6 +33,8 @@ from broker.server.topic_rules import ClusterFacts, WantedTopic, decide_create, 
 from broker.server.topics import (
     Topic,
     Topics,
+    clashes,
+    in_force,
     state_from_value,
     topic_from_store,
     with_overrides,
@@ -47,6 +49,7 @@ OPENING_COUNT_MAX: Final = 16
 """Partitions of a topic that are made at a time."""
 TOPICS_PER_STEP: Final = 20
 """Topics whose settings are exchanged in one step of the loop."""
+PROBLEMS_SHOWN_MAX: Final = 5
 _MOVED_ON: Final = "was changed by another process: nothing was done, repeat the request"
 
 
@@ -196,12 +199,12 @@ class Catalog:
         """
         async with self._change():
             topic = self._existing(name)
-            in_force = {
+            present_texts = {
                 key: to_kafka_value(row.value_in(topic.settings)) for key, row in TOPIC_ROWS.items()
             }
             try:
                 present = {} if is_replacement else topic.overrides
-                overrides = decide_alter(TOPIC_ROWS, present, in_force, changes)
+                overrides = decide_alter(TOPIC_ROWS, present, present_texts, changes)
                 topic_settings(self._defaults, overrides)
             except ConfigError as error:
                 raise refuse_config(error) from None
@@ -236,6 +239,7 @@ class Catalog:
                 )
             except ConfigError as error:
                 raise refuse_config(error) from None
+            await self._check_defaults(config.snapshot().topic_defaults)
             if is_validation_only:
                 return
             await self.broker_configs.write(broker_id, config)
@@ -267,12 +271,29 @@ class Catalog:
         count = decide_create(wanted, self._facts())
         try:
             texts = normalize(TOPIC_ROWS, overrides)
-            settings = topic_settings(self._defaults, texts)
+            settings = topic_settings(
+                self._defaults, in_force(texts, is_internal=wanted.is_internal)
+            )
         except ConfigError as error:
             raise refuse_config(error) from None
         first = topic_store.new_partition(self._broker.node_id)
         partitions = tuple(state_from_value(index, first) for index in range(count))
         return Topic(wanted.name, partitions, texts, settings, wanted.is_internal)
+
+    async def _check_defaults(self, defaults: TopicSettings) -> None:
+        """New defaults of topics must go with the overrides of those there are. Raises Refusal."""
+        if defaults == self._defaults:
+            return
+        problems: list[str] = []
+        for count, topic in enumerate(self._topics.all(), start=1):
+            found = clashes(topic, self._defaults, defaults)
+            problems += [f"topic {topic.name}: {problem}" for problem in found]
+            if len(problems) >= PROBLEMS_SHOWN_MAX:
+                break
+            if count % TOPICS_PER_STEP == 0:
+                await asyncio.sleep(0)
+        if problems:
+            raise Refusal(ErrorCode.INVALID_CONFIG, "; ".join(problems[:PROBLEMS_SHOWN_MAX]))
 
     async def _insert(self, topic: Topic) -> Topic:
         topic = replace(topic, topic_id=TopicId(self._broker.ids.uuid()))

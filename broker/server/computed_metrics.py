@@ -16,10 +16,12 @@ from broker.log.cleanable import dirty_ratio
 from broker.metrics import QUANTILES, percentile
 from broker.runtime.descriptors import descriptor_limit, open_descriptor_count
 from broker.runtime.process_stats import cpu_seconds, resident_bytes
+from broker.server.lag import is_current
 
 if TYPE_CHECKING:
     from broker.server.lag import LagReader
     from broker.server.node import Broker
+    from broker.server.partition import Partition
 
 Sample = tuple[tuple[str, ...], float]
 Source = Callable[["Broker", "LagReader"], AsyncIterator[Sample]]
@@ -103,6 +105,26 @@ async def _high_watermarks(broker: Broker, lag: LagReader) -> AsyncIterator[Samp
             yield (partition.topic, str(partition.index)), partition.high_watermark
 
 
+async def _delayed(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
+    for partition in broker.partitions.all():
+        if await _has_current_window(partition):
+            delayed = partition.high_watermark - partition.visible_end
+            yield (partition.topic, str(partition.index)), delayed
+
+
+async def _expired(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
+    for partition in broker.partitions.all():
+        if await _has_current_window(partition):
+            expired = partition.first_offset - partition.log_start_offset
+            yield (partition.topic, str(partition.index)), expired
+
+
+async def _has_current_window(partition: Partition) -> bool:
+    if partition.is_offline or partition.window is None:
+        return False
+    return await is_current(partition) and partition.window is not None
+
+
 async def _groups(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
     for state, count in broker.groups.groups_by_state().items():
         yield (state,), count
@@ -114,20 +136,20 @@ async def _group_members(broker: Broker, lag: LagReader) -> AsyncIterator[Sample
 
 
 async def _committed_offsets(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
-    for position in lag.positions():
+    async for position in lag.positions():
         partition = position.partition
         labels = (position.group, partition.topic, str(partition.index))
         yield labels, position.committed_offset
 
 
 async def _lag_records(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
-    for position in lag.positions():
+    async for position in lag.positions():
         partition = position.partition
         yield (position.group, partition.topic, str(partition.index)), position.lag_records
 
 
 async def _oldest_unread(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
-    for position in lag.positions():
+    async for position in lag.positions():
         partition = position.partition
         labels = (position.group, partition.topic, str(partition.index))
         age = await lag.oldest_unread_seconds(position)
@@ -204,6 +226,8 @@ COMPUTED: Final[dict[str, Source]] = {
     "hermes_cleaner_uncleanable_partitions": _uncleanable_partitions,
     "hermes_log_start_offset": _log_starts,
     "hermes_high_watermark": _high_watermarks,
+    "hermes_delivery_delayed_records": _delayed,
+    "hermes_delivery_expired_records": _expired,
     "hermes_groups": _groups,
     "hermes_group_members": _group_members,
     "hermes_group_committed_offset": _committed_offsets,

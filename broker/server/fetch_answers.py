@@ -38,12 +38,16 @@ class Answer(NamedTuple):
 
 
 class ToRead(NamedTuple):
-    """A partition that may have records for this fetch: read below `high_watermark`."""
+    """A partition that may have records for this fetch: read from `offset`, below `high_watermark`.
+
+    Under a delivery window these and the log start are its ends: consumers see nothing else.
+    """
 
     wanted: Wanted
     partition: Partition
     high_watermark: int
     log_start_offset: int
+    offset: int
 
 
 def is_quiet(partitions: PartitionRegistry, wanted: Wanted) -> bool:
@@ -61,8 +65,13 @@ def is_quiet(partitions: PartitionRegistry, wanted: Wanted) -> bool:
     )
 
 
-def look_up(partitions: PartitionRegistry, wanted: Wanted) -> Answer | ToRead:
-    """The partition to read, or why it cannot be."""
+def look_up(
+    partitions: PartitionRegistry, wanted: Wanted, *, is_current: bool = False
+) -> Answer | ToRead | None:
+    """The partition to read, or why it cannot be; None when its delivery window takes waiting.
+
+    `is_current` takes the window as it is, after `catch_up`.
+    """
     partition = partitions.find(wanted.topic, wanted.index)
     if partition is None:
         is_named = isinstance(wanted.topic, str)
@@ -75,10 +84,37 @@ def look_up(partitions: PartitionRegistry, wanted: Wanted) -> Answer | ToRead:
         return refused(wanted, code)
     if partition.is_offline:
         return refused(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
-    snapshot = ToRead(wanted, partition, partition.high_watermark, partition.log_start_offset)
+    window = partition.window
+    if window is None:
+        snapshot = ToRead(
+            wanted,
+            partition,
+            partition.high_watermark,
+            partition.log_start_offset,
+            wanted.fetch_offset,
+        )
+    elif is_current or window.refresh():
+        first = window.first_offset
+        is_expired = partition.log_start_offset <= wanted.fetch_offset < first
+        offset = first if is_expired else wanted.fetch_offset
+        snapshot = ToRead(wanted, partition, window.visible_end, first, offset)
+    else:
+        return None
     if wanted.last_fetched_epoch >= 0:
         return _check_divergence(snapshot)
     return snapshot
+
+
+async def catch_up(partitions: PartitionRegistry, wanted: Wanted) -> Answer | None:
+    """Bring the partition's delivery window, if it has one, up to now; why that cannot be."""
+    partition = partitions.find(wanted.topic, wanted.index)
+    if partition is not None and partition.window is not None:
+        try:
+            await partition.window.catch_up()
+        except Refusal as refusal:
+            partition.report_damage()
+            return refused(wanted, refusal.code)
+    return None
 
 
 def read(found: ToRead, room: int, *, at_least_one: bool) -> Answer | None:
@@ -86,11 +122,11 @@ def read(found: ToRead, room: int, *, at_least_one: bool) -> Answer | None:
     None when the read would wait for the device.
     """
     wanted = found.wanted
-    if wanted.fetch_offset == found.high_watermark or (room <= 0 and not at_least_one):
+    if found.offset == found.high_watermark or (room <= 0 and not at_least_one):
         return _empty(found)
     try:
         result = found.partition.read(
-            wanted.fetch_offset,
+            found.offset,
             max(0, min(wanted.max_bytes, room)),
             found.high_watermark,
             at_least_one=at_least_one,
@@ -105,7 +141,7 @@ async def read_cold(found: ToRead, room: int, *, at_least_one: bool) -> Answer:
     wanted = found.wanted
     try:
         result = await found.partition.read_cold(
-            wanted.fetch_offset,
+            found.offset,
             max(0, min(wanted.max_bytes, room)),
             found.high_watermark,
             at_least_one=at_least_one,
@@ -177,8 +213,8 @@ def has_more(answer: Answer) -> bool:
 
 
 def has_moved(answer: Answer) -> bool:
-    """Whether the watermark rose while this attempt awaited a cold read of another partition."""
-    return answer.partition is not None and answer.partition.high_watermark != answer.high_watermark
+    """Whether more came while this attempt awaited a cold read of another partition."""
+    return answer.partition is not None and answer.partition.visible_end != answer.high_watermark
 
 
 def news(answer: Answer) -> tuple[Wanted, int, int, int, int]:
@@ -198,7 +234,8 @@ def count(answer: Answer) -> None:
     assert answer.partition is not None, "only what was read is counted"
     if len(answer.records):
         metrics = answer.partition.topic_metrics
-        metrics.records_out.value += max(0, answer.next_offset - answer.wanted.fetch_offset)
+        first = max(answer.wanted.fetch_offset, answer.log_start_offset)
+        metrics.records_out.value += max(0, answer.next_offset - first)
         metrics.bytes_out.value += len(answer.records)
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from broker.errors import ErrorCode
 from broker.server.fetch_answers import (
     Answer,
+    catch_up,
     count,
     fetched,
     has_more,
@@ -187,14 +188,17 @@ class PendingFetch:
         if self._refuse_all is not None:
             return refused(wanted, self._refuse_all)
         found = look_up(self._broker.partitions, wanted)
-        if isinstance(found, Answer):
+        if found is None or isinstance(found, Answer):
             return found
         return read(found, room, at_least_one=at_least_one and room > 0)
 
     async def _find_cold(self, wanted: Wanted, room: int, *, at_least_one: bool) -> Answer:
-        found = look_up(self._broker.partitions, wanted)
+        partitions = self._broker.partitions
+        problem = await catch_up(partitions, wanted)
+        found = problem or look_up(partitions, wanted, is_current=True)
         if isinstance(found, Answer):
             return found
+        assert found is not None, "a window that is current need not be waited for"
         return await read_cold(found, room, at_least_one=at_least_one and room > 0)
 
     def _has_missed_news(self, answers: list[Answer | None]) -> bool:

@@ -1,5 +1,8 @@
-"""How far groups are behind: records between commit and high watermark, and the age of the first of
-them.
+"""How far groups are behind: records between commit and the end of what consumers see, and the age
+of the first of them.
+
+Where a topic has a delivery window, what is expired counts as read, what is not due yet does not
+count, and the age begins when the record came due.
 
 The lag of a group without a commit is unknown, not 0, so it has no sample. A commit is compared
 with a watermark read after it, and what retention has deleted counts as read.
@@ -7,7 +10,7 @@ with a watermark read after it, and what retention has deleted counts as read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.errors import Refusal
@@ -22,7 +25,7 @@ TIMES_KEPT_MAX: Final = 20_000
 
 
 class GroupPosition(NamedTuple):
-    """Where a group stands on a partition; `first_unread` is the high watermark without lag."""
+    """Where a group stands on a partition; `first_unread` is the visible end without lag."""
 
     group: str
     partition: Partition
@@ -32,7 +35,7 @@ class GroupPosition(NamedTuple):
     @property
     def lag_records(self) -> int:
         """0 and above."""
-        return max(0, self.partition.high_watermark - self.first_unread)
+        return max(0, self.partition.visible_end - self.first_unread)
 
 
 class LagReader:
@@ -45,12 +48,14 @@ class LagReader:
         self._broker = broker
         self._append_times: dict[tuple[bytes, int, int], int] = {}
 
-    def positions(self) -> Iterator[GroupPosition]:
+    async def positions(self) -> AsyncIterator[GroupPosition]:
         """Of every group with a commit on a partition that serves; safe to consume in slices."""
         for commit in self._broker.groups.committed_offsets():
             partition = self._broker.partitions.get(commit.topic, commit.partition)
-            if partition is not None and not partition.is_offline:
-                first_unread = max(commit.offset, partition.log_start_offset)
+            if partition is None or partition.is_offline:
+                continue
+            if await is_current(partition):
+                first_unread = max(commit.offset, partition.first_offset)
                 yield GroupPosition(commit.group, partition, commit.offset, first_unread)
 
     async def oldest_unread_seconds(self, position: GroupPosition) -> float | None:
@@ -63,7 +68,7 @@ class LagReader:
         if appended_ms is None:
             try:
                 appended_ms = await append_time(
-                    partition.log, position.first_unread, partition.high_watermark
+                    partition.log, position.first_unread, partition.visible_end
                 )
             except (DiskFault, Refusal):
                 return None
@@ -72,4 +77,15 @@ class LagReader:
             while len(self._append_times) >= TIMES_KEPT_MAX:
                 del self._append_times[next(iter(self._append_times))]
             self._append_times[key] = appended_ms
-        return max(0, self._broker.clock.wall_ms() - appended_ms) / 1000
+        due_ms = appended_ms + (0 if partition.window is None else partition.window.delay_ms)
+        return max(0, self._broker.clock.wall_ms() - due_ms) / 1000
+
+
+async def is_current(partition: Partition) -> bool:
+    """Bring the partition's delivery window, if it has one, up to now; False when it cannot be."""
+    if partition.window is not None:
+        try:
+            await partition.window.catch_up()
+        except Refusal:
+            return False
+    return True

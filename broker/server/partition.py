@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 import structlog
@@ -31,8 +31,10 @@ from broker.ports import Clock, DiskFault, DiskFull
 from broker.records.build import build_batch
 from broker.records.recompress import recompress, stored_codec
 from broker.replication.leader import Effect, PartitionLeader
+from broker.server.delivery import DeliveryWindow, WindowHost, has_window
 from broker.server.limits import LogLines
 from broker.server.turn import Turn
+from broker.server.waiting import Deadline
 
 _log = structlog.get_logger("hermes.partition")
 
@@ -61,6 +63,8 @@ class Surroundings(NamedTuple):
     on_roll_due: Callable[[Partition], None]
     full_lines: LogLines
     space: Space
+    call_later: Callable[[float, Callable[[], None]], Deadline]
+    spawn: Callable[[Awaitable[None]], None]
 
 
 class ParkedFetch(Protocol):
@@ -70,7 +74,7 @@ class ParkedFetch(Protocol):
         """`size` more bytes may be read. Must not unpark at once."""
 
     def on_changed(self, partition: Partition) -> None:
-        """The partition went offline or was deleted: answer now."""
+        """The partition went offline, was deleted, or may have more: look again."""
 
 
 Ack = tuple[int, OnDone, bool]
@@ -104,6 +108,7 @@ class Partition:
         "topic",
         "topic_id",
         "topic_metrics",
+        "window",
     )
 
     def __init__(
@@ -143,8 +148,10 @@ class Partition:
         self._in_sync_count = 0
         self._pending: deque[Ack] = deque()
         self._parked: dict[ParkedFetch, None] = {}
+        self.window: DeliveryWindow | None = None
         if log is not None:
             self._lead(log)
+            self._settle_window(log, floor=log.log_start_offset)
 
     def __repr__(self) -> str:
         return f"{self.topic}-{self.index}"
@@ -160,6 +167,20 @@ class Partition:
     def log_start_offset(self) -> int:
         """The first offset still kept, -1 without a usable log."""
         return self._log.log_start_offset if self._log is not None else -1
+
+    @property
+    def visible_end(self) -> int:
+        """The end of what consumers may read: the high watermark, or where a delivery window ends,
+        as of its last look.
+        """
+        return self.high_watermark if self.window is None else self.window.visible_end
+
+    @property
+    def first_offset(self) -> int:
+        """Where consumers may begin to read: the log start, or where a delivery window begins, as
+        of its last look; -1 without a usable log.
+        """
+        return self.log_start_offset if self.window is None else self.window.first_offset
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(`epoch`, where it ended), or (-1, -1) when unknown (KIP-320).
@@ -206,6 +227,7 @@ class Partition:
         self._codec = stored_codec(settings.compression_type)
         if self._log is not None:
             self._log.configure(config)
+            self._settle_window(self._log, floor=self.high_watermark)
 
     # appending
 
@@ -353,6 +375,8 @@ class Partition:
     def park(self, fetch: ParkedFetch) -> None:
         """Tell `fetch` when more can be read here, until `unpark`."""
         self._parked[fetch] = None
+        if self.window is not None:
+            self.window.on_parked()
 
     def unpark(self, fetch: ParkedFetch) -> None:
         """Unparking twice is fine."""
@@ -438,12 +462,52 @@ class Partition:
         self.high_watermark = self._leader.high_watermark
         self._in_sync_count = len(self._leader.in_sync_replicas)
 
+    def _settle_window(self, log: PartitionLog, *, floor: int) -> None:
+        """Begin, change or end the delivery window; what lies below `floor` was visible already."""
+        window = self.window
+        if has_window(self.settings):
+            if window is not None:
+                window.configure(self.settings)
+                return
+            self.window = DeliveryWindow(
+                self._window_host(),
+                log,
+                self.settings,
+                floor=floor,
+                high_watermark=self.high_watermark,
+            )
+        elif window is not None:
+            window.close()
+            self.window = None
+            self._look_again()
+
+    def _window_host(self) -> WindowHost:
+        return WindowHost(
+            self._around.clock,
+            self._around.metrics,
+            self._around.call_later,
+            self._around.spawn,
+            self._parked,
+            self._publish,
+            self._look_again,
+        )
+
     def _carry_out(self, effects: Sequence[Effect], size: int) -> None:
         for effect in effects:
             assert effect.high_watermark > self.high_watermark, "a watermark only rises"
             self.high_watermark = effect.high_watermark
-            for fetch in self._parked:
-                fetch.on_published(self, size)
+            if self.window is None:
+                self._publish(size)
+            else:
+                self.window.on_high_watermark(effect.high_watermark, size)
+
+    def _publish(self, size: int) -> None:
+        for fetch in self._parked:
+            fetch.on_published(self, size)
+
+    def _look_again(self) -> None:
+        for fetch in list(self._parked):
+            fetch.on_changed(self)
 
     def _acknowledge(self, written: Sequence[Ack]) -> None:
         """Tell those whose batches are written, or committed; the others wait for the watermark."""
@@ -461,8 +525,7 @@ class Partition:
     def _dismiss(self, error: ErrorCode) -> None:
         pending, self._pending = self._pending, deque()
         self._fail(pending, error)
-        for fetch in list(self._parked):
-            fetch.on_changed(self)
+        self._look_again()
 
     def _fail(self, acks: Sequence[Ack], error: ErrorCode) -> None:
         for _end_offset, on_done, _is_all in acks:

@@ -206,6 +206,8 @@ class PartitionRegistry:
             broker.maintenance.roll_soon,
             self._full_lines,
             broker.space,
+            broker.call_later,
+            broker.spawn,
         )
 
     async def _open_or_make(self, topic: Topic, index: int) -> OpenedLog:

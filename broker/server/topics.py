@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import structlog
 
@@ -15,6 +16,10 @@ from broker.model import NO_TOPIC_ID, TopicId
 from broker.server.topic_store import StoredTopic
 
 _log = structlog.get_logger("hermes.catalog")
+_INTERNAL_OVERRIDES: Final = {"delivery.delay.ms": "0", "delivery.ttl.ms": "-1"}
+"""Of topics that the broker reads itself, whatever the defaults for others are."""
+_LENIENT_PASSES: Final = 2
+"""What needs another setting may stand before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +115,9 @@ def topic_from_store(stored: StoredTopic, defaults: TopicSettings) -> Topic:
         name=stored.name,
         partitions=tuple(state_from_value(i, v) for i, v in enumerate(stored.partitions)),
         overrides=value.overrides,
-        settings=lenient_settings(stored.name, defaults, value.overrides),
+        settings=lenient_settings(
+            stored.name, defaults, in_force(value.overrides, is_internal=value.is_internal)
+        ),
         is_internal=value.is_internal,
         topic_id=TopicId(value.topic_id),
         version=stored.version,
@@ -131,8 +138,30 @@ def state_from_value(index: int, value: PartitionValue) -> PartitionState:
 
 def with_overrides(topic: Topic, defaults: TopicSettings, overrides: Mapping[str, str]) -> Topic:
     """The topic with other overrides."""
-    settings = lenient_settings(topic.name, defaults, overrides)
+    texts = in_force(overrides, is_internal=topic.is_internal)
+    settings = lenient_settings(topic.name, defaults, texts)
     return replace(topic, overrides=dict(overrides), settings=settings)
+
+
+def in_force(overrides: Mapping[str, str], *, is_internal: bool) -> Mapping[str, str]:
+    """A topic's overrides, with those that every internal topic has."""
+    return {**overrides, **_INTERNAL_OVERRIDES} if is_internal else overrides
+
+
+def clashes(topic: Topic, present: TopicSettings, wanted: TopicSettings) -> Sequence[str]:
+    """What is wrong between the topic's overrides and `wanted` defaults; nothing when that was so
+    with the `present` ones.
+    """
+    texts = in_force(topic.overrides, is_internal=topic.is_internal)
+    try:
+        topic_settings(wanted, texts)
+    except ConfigError as error:
+        try:
+            topic_settings(present, texts)
+        except ConfigError:
+            return ()
+        return error.problems
+    return ()
 
 
 def lenient_settings(
@@ -147,7 +176,7 @@ def lenient_settings(
     except ConfigError as error:
         _log.error("stored settings are left out", topic=topic, problems=error.problems)
     settings = defaults
-    for name, value in overrides.items():
+    for name, value in [*overrides.items()] * _LENIENT_PASSES:
         try:
             settings = topic_settings(settings, {name: value})
         except ConfigError:

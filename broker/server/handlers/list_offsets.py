@@ -10,6 +10,11 @@
 | -5 tiered   | 9            | offset -1: nothing is kept elsewhere                               |
 | -6 pending  | 11           | offset -1: nothing waits to be moved elsewhere (KIP-1023)          |
 
+A topic with a delivery window answers consumers from its window: earliest is its first record that
+is not expired, latest the end of what is due, times are looked for in between. A request of replica
+id -2 (Kafka's debugging consumer) is answered from the whole log up to the high watermark: so tools
+learn how many records are expired and delayed, and may ask any cluster.
+
 Any other negative timestamp, or one before its version: UNSUPPORTED_VERSION. A partition that is
 asked for twice: INVALID_REQUEST, both times.
 """
@@ -55,6 +60,8 @@ NAMED_FROM: Final = {
 """The version from which each negative timestamp has a meaning."""
 
 PARTITIONS_PER_STEP: Final = 200
+DEBUGGING_REPLICA: Final = -2
+"""Kafka's id of a reader that sees what consumers do not see (yet)."""
 _NOWHERE: Final = TimestampedOffset(NO_OFFSET, NO_TIMESTAMP, -1)
 
 
@@ -72,7 +79,14 @@ async def handle_list_offsets(
         for question in topic.partitions:
             is_twice = counts[topic.name, question.partition_index] > 1
             partitions.append(
-                await _answer(broker, context.api_version, topic.name, question, is_twice=is_twice)
+                await _answer(
+                    broker,
+                    context.api_version,
+                    topic.name,
+                    question,
+                    is_twice=is_twice,
+                    is_debugging=request.replica_id == DEBUGGING_REPLICA,
+                )
             )
             answered += 1
             if context.connection.is_closed:
@@ -85,7 +99,13 @@ async def handle_list_offsets(
 
 
 async def _answer(
-    broker: Broker, version: int, topic: str, question: ListOffsetsPartition, *, is_twice: bool
+    broker: Broker,
+    version: int,
+    topic: str,
+    question: ListOffsetsPartition,
+    *,
+    is_twice: bool,
+    is_debugging: bool,
 ) -> ListOffsetsPartitionResponse:
     index = question.partition_index
     try:
@@ -98,7 +118,7 @@ async def _answer(
         code = partition.check_leader_epoch(question.current_leader_epoch)
         if code is not ErrorCode.NONE:
             raise Refusal(code)
-        found = await _find(broker, partition, question.timestamp)
+        found = await _find(broker, partition, question.timestamp, is_debugging=is_debugging)
     except Refusal as refusal:
         return ListOffsetsPartitionResponse(partition_index=index, error_code=refusal.code)
     return ListOffsetsPartitionResponse(
@@ -109,22 +129,26 @@ async def _answer(
     )
 
 
-async def _find(broker: Broker, partition: Partition, timestamp: int) -> TimestampedOffset:
+async def _find(
+    broker: Broker, partition: Partition, timestamp: int, *, is_debugging: bool
+) -> TimestampedOffset:
     log = partition.log
-    if timestamp == LATEST:
-        return TimestampedOffset(partition.high_watermark, NO_TIMESTAMP, partition.leader_epoch)
-    if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        start = log.log_start_offset
-        return TimestampedOffset(start, NO_TIMESTAMP, log.epoch_at(start))
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return _NOWHERE
     try:
-        if timestamp == MAX_TIMESTAMP:
-            found = await log.max_timestamp(partition.high_watermark, broker.worker)
+        if partition.window is None or is_debugging:
+            start, end = log.log_start_offset, partition.high_watermark
         else:
-            found = await log.offset_for_timestamp(
-                timestamp, partition.high_watermark, broker.worker
-            )
+            await partition.window.catch_up()
+            start, end = partition.window.first_offset, partition.window.visible_end
+        if timestamp == LATEST:
+            return TimestampedOffset(end, NO_TIMESTAMP, partition.leader_epoch)
+        if timestamp in (EARLIEST, EARLIEST_LOCAL):
+            return TimestampedOffset(start, NO_TIMESTAMP, log.epoch_at(start))
+        if timestamp == MAX_TIMESTAMP:
+            found = await log.max_timestamp(end, broker.worker, start)
+        else:
+            found = await log.offset_for_timestamp(timestamp, end, broker.worker, start)
     except Refusal:
         partition.report_damage()
         raise
