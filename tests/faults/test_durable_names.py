@@ -1,0 +1,169 @@
+"""Every name that a broker relies on is durable when the broker says so: content is synced before
+the rename, its directory after it. Seen in the system calls of a real broker.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from broker.wire import api
+from broker.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from broker.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from tests.faults.scrape import metric
+from tests.faults.syscalls import Call, Files, read_calls, trace
+from tests.support.broker_process import BrokerProcess
+from tests.support.wire_client import WireClient
+
+pytestmark = pytest.mark.apt("strace")
+
+RECORDS: list[tuple[bytes | None, bytes | None]] = [(b"key", b"v" * 1_000)]
+SETTINGS = {
+    "hermes.log.dir.min.free.bytes": 0,
+    "log.cleaner.backoff.ms": 100,
+    "log.retention.check.interval.ms": 500,
+}
+WAIT_S = 40
+
+
+class Life(NamedTuple):
+    """A broker's calls on its data directory, and when which step was done, as its client heard."""
+
+    data: Path
+    calls: list[Call]
+    moments: dict[str, float]
+
+    def at(self, moment: str) -> Files:
+        """The files as they were then."""
+        ended = [call for call in self.calls if call.end_s <= self.moments[moment]]
+        return Files().absorb(ended)
+
+    def renames(self, suffix: str) -> list[Call]:
+        """Renames to a name with that ending."""
+        return [
+            call
+            for call in self.calls
+            if call.name.startswith("rename") and call.paths[-1].endswith(suffix)
+        ]
+
+
+@pytest.fixture(scope="module")
+def life(tmp_path_factory: pytest.TempPathFactory) -> Life:
+    """One broker does everything that makes, renames or removes files."""
+    directory = tmp_path_factory.mktemp("names")
+    output = directory / "strace.txt"
+    broker = BrokerProcess(directory, SETTINGS, prefix=trace(output))
+    broker.data = directory / "made" / "on" / "demand"
+    moments: dict[str, float] = {}
+    with broker, WireClient(broker.kafka_port, WAIT_S) as client:
+        moments["started"] = time.time()
+        client.create_topic("orders", 2, segment_bytes="100000")
+        moments["topic created"] = time.time()
+        count = produce_until_rolled(broker, client, "orders", 3)
+        moments["rolled"] = time.time()
+        delete_records(client, "orders", count - 20)
+        moments["records deleted"] = time.time()
+        wait_for(broker, "hermes_retention_deleted_segments_total", 2)
+        moments["segments deleted"] = time.time()
+        compact(broker, client)
+        moments["compacted"] = time.time()
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name="orders")], timeout_ms=20_000)
+        (answer,) = client.call(api.DELETE_TOPICS, 6, request).responses
+        assert answer.error_code == 0
+        moments["topic deleted"] = time.time()
+        assert client.produce("keyed", RECORDS).error_code == 0
+        broker.terminate(timeout=WAIT_S)
+        moments["stopped"] = time.time()
+    return Life(broker.data, read_calls(output, directory / "made"), moments)
+
+
+def compact(broker: BrokerProcess, client: WireClient) -> None:
+    settings = {"segment_bytes": "100000", "cleanup_policy": "compact"}
+    client.create_topic("keyed", 1, **settings, min_cleanable_dirty_ratio="0.01")
+    rolled = metric(broker, "hermes_segments_rolled_total") or 0
+    produce_until_rolled(broker, client, "keyed", rolled + 2)
+    wait_for(broker, "hermes_cleaner_runs_total", 1, outcome="cleaned")
+
+
+def produce_until_rolled(
+    broker: BrokerProcess, client: WireClient, topic: str, rolled: float
+) -> int:
+    """How many records were stored until the broker had begun so many segments, in its life."""
+    deadline = time.monotonic() + WAIT_S
+    count = 0
+    while (metric(broker, "hermes_segments_rolled_total") or 0) < rolled:
+        assert time.monotonic() < deadline, f"fewer than {rolled} segments are rolled"
+        for _ in range(50):
+            assert client.produce(topic, RECORDS).base_offset == count
+            count += 1
+    return count
+
+
+def wait_for(broker: BrokerProcess, name: str, least: float, **labels: str) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while (metric(broker, name, **labels) or 0) < least:
+        assert time.monotonic() < deadline, f"{name} does not reach {least}"
+        time.sleep(0.1)
+
+
+def delete_records(client: WireClient, topic: str, offset: int) -> None:
+    wanted = DeleteRecordsPartition(partition_index=0, offset=offset)
+    request = DeleteRecordsRequest(
+        topics=[DeleteRecordsTopic(name=topic, partitions=[wanted])], timeout_ms=20_000
+    )
+    assert client.call(api.DELETE_RECORDS, 2, request).topics[0].partitions[0].error_code == 0
+
+
+def lasting(found: list[str]) -> list[str]:
+    """Without the metastore's files, which SQLite keeps, and the lock, which says nothing after a
+    cut.
+    """
+    return [path for path in found if not Path(path).name.startswith(("metastore.db", "lock"))]
+
+
+def test_no_file_gets_a_lasting_name_before_its_content_is_synced(life: Life) -> None:
+    files = life.at("stopped")
+    assert files.broken == []
+    assert len(life.renames(".snapshot")) > 5, "checkpoints are written aside"
+    assert life.renames("/leader-epochs")
+    assert life.renames("/partition.json")
+    assert life.renames("/meta.properties")
+    assert life.renames(".swap")
+    assert life.renames(".log"), "segments are begun aside"
+    assert life.renames(".deleted")
+
+
+MOMENTS = (
+    "started",
+    "topic created",
+    "rolled",
+    "records deleted",
+    "segments deleted",
+    "compacted",
+    "topic deleted",
+    "stopped",
+)
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_what_the_broker_says_is_done_keeps_its_names(life: Life, moment: str) -> None:
+    assert lasting(life.at(moment).names_not_durable()) == []
+
+
+def test_a_stop_leaves_no_content_in_memory(life: Life) -> None:
+    assert lasting(life.at("stopped").contents_not_durable()) == []
+
+
+def test_a_data_directory_that_was_made_is_durable_with_all_above_it(life: Life) -> None:
+    made = [call.paths[0] for call in life.calls if call.name.startswith("mkdir")]
+    assert str(life.data) in made
+    above = [str(path) for path in (life.data.parent, life.data.parent.parent)]
+    synced = {call.paths[0] for call in life.calls if call.name == "fsync"}
+    assert set(above) <= synced
