@@ -46,7 +46,7 @@ class SystemDisk:
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root)
         try:
-            self.root.mkdir(parents=True, exist_ok=True)
+            _make_root(self.root)
         except FileExistsError as error:
             reason = "this is a file: choose a directory, or another name for a new one"
             raise DiskFault(str(root), reason) from error
@@ -419,6 +419,16 @@ def _replace_file(path: Path, temporary: Path, content: bytes) -> None:
         temporary.unlink(missing_ok=True)
         raise
     _sync_directory(path.parent)
+
+
+def _make_root(path: Path) -> None:
+    """With every directory above it that is missing, each durably there: what is synced below them
+    would be lost with their names.
+    """
+    missing = [each for each in (path, *path.parents) if not each.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for each in reversed(missing):
+        _sync_directory(each.parent)
 
 
 def _make_directory(path: Path) -> None:

@@ -81,7 +81,7 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> Life:
         assert client.produce("keyed", RECORDS).error_code == 0
         broker.terminate(timeout=WAIT_S)
         moments["stopped"] = time.time()
-    return Life(broker.data, read_calls(output, directory / "made"), moments)
+    return Life(broker.data, read_calls(output, directory), moments)
 
 
 def compact(broker: BrokerProcess, client: WireClient) -> None:
@@ -122,10 +122,14 @@ def delete_records(client: WireClient, topic: str, offset: int) -> None:
 
 
 def lasting(found: list[str]) -> list[str]:
-    """Without the metastore's files, which SQLite keeps, and the lock, which says nothing after a
-    cut.
+    """Without the metastore's files, which SQLite keeps, the lock, which says nothing after a cut,
+    and the log of the process.
     """
-    return [path for path in found if not Path(path).name.startswith(("metastore.db", "lock"))]
+    return [
+        path
+        for path in found
+        if not Path(path).name.startswith(("metastore.db", "lock", "broker.log"))
+    ]
 
 
 def test_no_file_gets_a_lasting_name_before_its_content_is_synced(life: Life) -> None:
