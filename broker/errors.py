@@ -451,3 +451,7 @@ class Refusal(Exception):
         super().__init__(message or code.name)
         self.code = code
         self.message = message
+
+    def __reduce__(self) -> tuple[type[Refusal], tuple[object, ...]]:
+        """Pickled as it was made: a refusal comes back from the worker process as itself."""
+        return type(self), (self.code, self.message)

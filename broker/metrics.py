@@ -278,6 +278,12 @@ class Metrics:
     )
 
     # Data.
+    batches_opened_total: Counter = _counter(
+        "hermes_batches_opened_total",
+        "Batches of clients opened before they were stored (record.validation, compression.type), "
+        "on the event loop or in the worker process.",
+        ("place",),
+    )
     records_in_total: Counter = _counter(
         "hermes_records_in_total", "Records appended for clients.", ("topic",)
     )

@@ -104,8 +104,9 @@ class TopicSettings:
         "compression.type",
         "producer",
         "The codec of stored batches. producer keeps what was sent; any other packs anew what "
-        "comes in another codec, which takes the event loop's time; a batch that unpacks to more "
-        "than 1.2 MB stays as it was sent.",
+        "comes in another codec, big batches in the worker process. A batch may unpack to 2 MiB or "
+        "100 times its size, at most 64 MiB; max.message.bytes holds for what was sent and for "
+        "what is stored.",
         choices=("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
         scope=_TOPIC,
         live=True,
@@ -251,12 +252,49 @@ class TopicSettings:
     record_validation: str = setting(
         "record.validation",
         "header",
-        "How closely a batch is checked. header: its header, size and checksum. It is the only "
-        "value yet.",
-        choices=("header",),
+        "How closely a batch is checked. header: its header, size and checksum. full: it is opened "
+        "and every record in it is checked too: its form, its place, its timestamp, the limits "
+        "max.record.bytes, max.record.headers and max.record.header.bytes, and its key where "
+        "cleanup.policy has compact. A batch with one bad record is refused whole.",
+        choices=("header", "full"),
         scope=_TOPIC,
         live=True,
         broker_name="hermes.record.validation",
+    )
+    max_record_bytes: int = setting(
+        "max.record.bytes",
+        1 << 20,
+        "With record.validation=full: the largest record accepted, unpacked, with its key and "
+        "headers.",
+        unit=Unit.BYTES,
+        minimum=0,
+        maximum=INT32_MAX,
+        scope=_TOPIC,
+        live=True,
+        broker_name="hermes.max.record.bytes",
+    )
+    max_record_headers: int = setting(
+        "max.record.headers",
+        100,
+        "With record.validation=full: how many headers a record may have.",
+        unit=Unit.COUNT,
+        minimum=0,
+        maximum=INT32_MAX,
+        scope=_TOPIC,
+        live=True,
+        broker_name="hermes.max.record.headers",
+    )
+    max_record_header_bytes: int = setting(
+        "max.record.header.bytes",
+        64 << 10,
+        "With record.validation=full: how many bytes the keys and values of a record's headers may "
+        "have together.",
+        unit=Unit.BYTES,
+        minimum=0,
+        maximum=INT32_MAX,
+        scope=_TOPIC,
+        live=True,
+        broker_name="hermes.max.record.header.bytes",
     )
     delivery_delay_ms: int = setting(
         "delivery.delay.ms",

@@ -51,6 +51,8 @@ def _run(content: bytes) -> tuple[bool, Any]:
 def _answer(stream: IO[bytes], is_good: bool, result: Any) -> None:  # noqa: FBT001 - the wire's order
     try:
         content = pickle.dumps((is_good, result))
+        if not is_good:
+            pickle.loads(content)  # noqa: S301 - our own; some exceptions travel one way only
     except Exception as error:  # noqa: BLE001 - what cannot travel is told as text
         content = pickle.dumps(
             (False, RuntimeError(f"{type(result).__name__} cannot be sent back: {error}"))

@@ -40,6 +40,7 @@ class Pause(IntFlag):
     MEMORY = 4
     TURN_OVER = 8
     CLOSING = 16
+    HELD = 32
 
 
 class CloseKind(Enum):
@@ -181,6 +182,20 @@ class Connection(asyncio.BufferedProtocol):
             self._in_flight_bytes += request_bytes
             self.table.request_memory.take(request_bytes)
 
+    def hold(self) -> None:
+        """Handle no further request until `go_on`: the one at hand must keep its place."""
+        self._set_pause(Pause.HELD)
+
+    def go_on(self) -> None:
+        """What `hold` kept waiting is handled in a later step of the loop."""
+        self._clear_pause(Pause.HELD)
+
+    def end_turn(self) -> None:
+        """Let the others have their turn before the next request is handled."""
+        if not self._pause & Pause.TURN_OVER:
+            self._set_pause(Pause.TURN_OVER)
+            asyncio.get_running_loop().call_soon(self._clear_pause, Pause.TURN_OVER)
+
     def on_completed(self, slot: ResponseSlot) -> None:
         """`slot` has its answer; send it in this turn if everything before it has one too."""
         if self._transport is None:
@@ -295,8 +310,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._pause:
             return True
         if self._ready_bytes >= TURN_RESPONSE_BYTES:
-            self._set_pause(Pause.TURN_OVER)
-            asyncio.get_running_loop().call_soon(self._clear_pause, Pause.TURN_OVER)
+            self.end_turn()
             return True
         if self._is_full():
             self._set_pause(Pause.IN_FLIGHT)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from broker.config.broker import BrokerSettings
 from broker.config.topic import TopicSettings
-from broker.log.config import LogConfig
+from broker.log.config import COMPACT, LogConfig
+from broker.records.batch import BatchRules
+from broker.records.intake import Intake, stored_codec
+from broker.records.rules import RecordRules
 
 
 def log_config(topic: TopicSettings, broker: BrokerSettings) -> LogConfig:
@@ -26,3 +29,17 @@ def log_config(topic: TopicSettings, broker: BrokerSettings) -> LogConfig:
         message_timestamp_after_max_ms=topic.message_timestamp_after_max_ms,
         producer_id_expiration_ms=broker.producer_id_expiration_ms,
     )
+
+
+def intake_of(topic: TopicSettings, batch_rules: BatchRules) -> Intake | None:
+    """What is done with the inside of the topic's batches; None: they are not opened."""
+    codec = stored_codec(topic.compression_type)
+    records = None
+    if topic.record_validation == "full":
+        records = RecordRules(
+            record_bytes_max=topic.max_record_bytes,
+            headers_max=topic.max_record_headers,
+            header_bytes_max=topic.max_record_header_bytes,
+            is_key_required=COMPACT in topic.cleanup_policy,
+        )
+    return None if records is None and codec is None else Intake(batch_rules, records, codec)

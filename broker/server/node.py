@@ -40,6 +40,7 @@ from broker.server.limits import FETCH_MEMORY_BYTES, MemoryBudget
 from broker.server.listener import ConnectionTable
 from broker.server.loop_lag import watch_loop_lag
 from broker.server.maintenance import Maintenance
+from broker.server.openings import Openings
 from broker.server.partitions import PartitionRegistry
 from broker.server.routes import build_routes
 from broker.server.space import DiskSpace
@@ -101,6 +102,7 @@ class Broker:
         self.routes = build_routes(self.metrics)
         self.maintenance = Maintenance(self)
         self.space = DiskSpace(self)
+        self.openings = Openings(worker, self.metrics)
         self.partitions = PartitionRegistry(self)
         self.catalog = Catalog(self)
         self.groups = GroupCoordinator(self)

@@ -29,10 +29,10 @@ from broker.metrics import Metrics
 from broker.model import AppendResult, BrokerId, TopicId
 from broker.ports import Clock, DiskFault, DiskFull
 from broker.records.build import build_batch
-from broker.records.recompress import recompress, stored_codec
 from broker.replication.leader import Effect, PartitionLeader
 from broker.server.delivery import DeliveryWindow, WindowHost, has_window
 from broker.server.limits import LogLines
+from broker.server.log_settings import intake_of
 from broker.server.turn import Turn
 from broker.server.waiting import Deadline
 
@@ -82,11 +82,12 @@ Ack = tuple[int, OnDone, bool]
 
 
 class Partition:
-    """See the module. `high_watermark` and `leader_epoch` are what clients see."""
+    """See the module. `high_watermark` and `leader_epoch` are what clients see. `intake` says how a
+    client's batch is opened before it is staged, None: not at all.
+    """
 
     __slots__ = (
         "_around",
-        "_codec",
         "_damage_reported",
         "_deletion",
         "_in_sync_count",
@@ -99,6 +100,7 @@ class Partition:
         "_staged_bytes",
         "high_watermark",
         "index",
+        "intake",
         "is_deleted",
         "is_internal",
         "is_rolling",
@@ -130,7 +132,7 @@ class Partition:
         self.index = index
         self.topic_id = topic_id
         self.settings = settings
-        self._codec = stored_codec(settings.compression_type)
+        self.intake = None if log is None else intake_of(settings, log.config.batch_rules())
         self.is_internal = is_internal
         self.leader_epoch = leader_epoch
         self.offline_reason = offline_reason
@@ -224,7 +226,7 @@ class Partition:
     def configure(self, settings: TopicSettings, config: LogConfig) -> None:
         """The topic's settings changed."""
         self.settings = settings
-        self._codec = stored_codec(settings.compression_type)
+        self.intake = intake_of(settings, config.batch_rules())
         if self._log is not None:
             self._log.configure(config)
             self._settle_window(self._log, floor=self.high_watermark)
@@ -248,8 +250,6 @@ class Partition:
         """
         if self._log is None or self.offline_reason is not None:
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, OFFLINE_MESSAGE)
-        if self._codec is not None and is_client:
-            batch = recompress(batch, self._codec)
         result = self._log.stage(
             batch, leader_epoch=self.leader_epoch, now_wall_ms=now_wall_ms, is_client=is_client
         )

@@ -78,7 +78,7 @@ CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "compression.type": ("producer", "uncompressed", "gzip", "lz4", "snappy", "zstd"),
     "durability": ("replicated",),
     "message.timestamp.type": ("CreateTime", "LogAppendTime"),
-    "record.validation": ("header",),
+    "record.validation": ("header", "full"),
 }
 DOCUMENTATION: Final[Mapping[str, str]] = {
     "retention.ms": "How long records are kept, in milliseconds; -1 keeps them for ever.",

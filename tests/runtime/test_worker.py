@@ -8,7 +8,9 @@ import time
 
 import pytest
 
+from broker.errors import ErrorCode, Refusal
 from broker.ports import WorkerFault
+from broker.records.compression import decompress
 from broker.runtime.worker import ProcessWorker
 
 
@@ -75,3 +77,29 @@ async def test_result_that_cannot_travel_is_told() -> None:
             await worker.call(memoryview, b"x")
     finally:
         worker.close()
+
+
+async def test_a_refusal_comes_back_as_itself_and_what_travels_one_way_is_told() -> None:
+    worker = ProcessWorker()
+    try:
+        with pytest.raises(Refusal) as refused:
+            await worker.call(decompress, 1, b"no gzip", 10)
+        assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+        assert "not valid gzip" in refused.value.message
+        with pytest.raises(RuntimeError, match="cannot be sent back"):
+            await worker.call(_raise_one_way)
+        assert await worker.call(int, "7") == 7
+    finally:
+        worker.close()
+
+
+class OneWay(Exception):
+    """Pickled without its second argument."""
+
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__(first)
+        self.second = second
+
+
+def _raise_one_way() -> None:
+    raise OneWay("a", "b")

@@ -2,16 +2,21 @@
 watermark (acks=all).
 
 Records are slices of the receive buffer: they are written before the turn of the loop ends and
-never kept. acks=0 has no answer, so an error closes the connection: the producer must notice.
+never kept, except for batches that the worker process opens first (late_staging). acks=0 has no
+answer, so an error closes the connection: the producer must notice.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from broker.errors import ErrorCode, Refusal
 from broker.model import AppendResult
+from broker.records.intake import NeedsWorker
+from broker.records.rules import RecordErrors, RecordsRefused
+from broker.server.late_staging import WaitingBatch, stage_later
 from broker.server.slot import ResponseSlot
 from broker.wire.api import PRODUCE
 from broker.wire.fast_produce import (
@@ -23,6 +28,7 @@ from broker.wire.fast_produce import (
 )
 from broker.wire.frame import RequestHeader, encode_response
 from broker.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,
@@ -30,7 +36,7 @@ from broker.wire.messages.produce import (
 
 if TYPE_CHECKING:
     from broker.server.connection import Connection
-    from broker.server.partition import OnDone
+    from broker.server.partition import OnDone, Partition
 
 ACKS_NONE: Final = 0
 ACKS_LEADER: Final = 1
@@ -56,13 +62,15 @@ def handle_produce(connection: Connection, header: RequestHeader, frame: memoryv
     topics = request.topics
     if len(topics) == 1 and len(topics[0][1]) == 1:
         topic, ((index, records),) = topics[0]
-        answer = _SingleAnswer(slot, header, topic, index)
+        single = _SingleAnswer(slot, header, topic, index)
         try:
-            answer.result = _stage(
-                connection, header, request, topic, index, records, answer.on_done
+            single.result = _stage(
+                connection, header, request, topic, index, records, single.on_done
             )
         except Refusal as refusal:
-            answer.refuse(refusal)
+            single.refuse(refusal)
+        except NeedsWorker:
+            _stage_rest(connection, header, request, single, 0)
         return
     answers = _Answers(slot, header, request)
     answers.stage(connection, header, request)
@@ -76,14 +84,17 @@ def _stage(
     index: int,
     records: memoryview | None,
     on_done: OnDone,
+    opened_for: Partition | None = None,
 ) -> AppendResult:
-    """Validate one batch and hand it to its partition. Raises Refusal."""
+    """Validate one batch and hand it to its partition; `opened_for` says that this partition's
+    intake has seen it. Raises Refusal, NeedsWorker.
+    """
     if not ACKS_ALL <= request.acks <= ACKS_LEADER:
         raise Refusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}, not 0, 1 or -1")
     if request.transactional_id is not None:
         raise Refusal(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, TRANSACTIONS_MISSING)
     partition = connection.broker.partitions.get(topic, index)
-    if partition is None:
+    if partition is None or opened_for not in (None, partition):
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if partition.is_internal:
         raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is written by the broker alone")
@@ -98,7 +109,45 @@ def _stage(
         raise Refusal(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs a client with Produce version 7"
         )
-    return partition.stage(records, on_done, is_all=is_all, now_wall_ms=connection.now_wall_ms)
+    now_wall_ms = connection.now_wall_ms
+    if partition.intake is not None and opened_for is None:
+        records = connection.broker.openings.take_in_now(
+            connection, partition.intake, records, now_wall_ms
+        )
+    return partition.stage(records, on_done, is_all=is_all, now_wall_ms=now_wall_ms)
+
+
+def _stage_rest(
+    connection: Connection,
+    header: RequestHeader,
+    request: ProduceParts,
+    answer: _SingleAnswer | _Answers | _NoAnswer,
+    first: int,
+) -> None:
+    """The batches from the `first` on wait for the worker process, in copies."""
+    batches = [
+        WaitingBatch(position, topic, index, None if records is None else bytearray(records))
+        for position, topic, index, records in _batches_of(request)
+        if position >= first
+    ]
+
+    def stage(
+        batch: WaitingBatch, records: memoryview | None, opened_for: Partition | None
+    ) -> AppendResult:
+        done = answer.waits_for(batch.position)
+        topic, index = batch.topic, batch.partition
+        return _stage(connection, header, request, topic, index, records, done, opened_for)
+
+    stage_later(connection, answer, batches, stage)
+
+
+def _batches_of(request: ProduceParts) -> Iterator[tuple[int, str, int, memoryview | None]]:
+    """(place in the request, topic, partition index, batch) of each."""
+    position = 0
+    for topic, partitions in request.topics:
+        for index, records in partitions:
+            yield position, topic, index, records
+            position += 1
 
 
 def _is_zstd(records: memoryview) -> bool:
@@ -110,20 +159,41 @@ def _is_zstd(records: memoryview) -> bool:
 
 def _stage_unanswered(connection: Connection, header: RequestHeader, request: ProduceParts) -> None:
     """acks=0: nothing is answered; an error closes."""
-    metrics = connection.broker.routes[PRODUCE].metrics
+    answer = _NoAnswer(connection)
+    for position, topic, index, records in _batches_of(request):
+        try:
+            _stage(connection, header, request, topic, index, records, answer.on_done)
+        except Refusal as refusal:
+            answer.settle(position, refusal)
+            return
+        except NeedsWorker:
+            _stage_rest(connection, header, request, answer, position)
+            return
 
-    def refuse(error: ErrorCode, message: str = "") -> None:
+
+class _NoAnswer:
+    """acks=0: an error closes the connection."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def waits_for(self, _position: int) -> OnDone:
+        return self.on_done
+
+    def settle(self, _position: int, result: AppendResult | Refusal) -> None:
+        if isinstance(result, Refusal):
+            self._refuse(result.code, result.message)
+
+    def on_done(self, error: ErrorCode) -> None:
         if error is not ErrorCode.NONE:
-            metrics.count_error(error)
-            connection.close(f"a batch sent with acks=0 was refused: {message or error.name}")
+            self._refuse(error, "")
 
-    for topic, partitions in request.topics:
-        for index, records in partitions:
-            try:
-                _stage(connection, header, request, topic, index, records, refuse)
-            except Refusal as refusal:
-                refuse(refusal.code, refusal.message)
-                return
+    def _refuse(self, error: ErrorCode, message: str) -> None:
+        connection = self._connection
+        connection.broker.routes[PRODUCE].metrics.count_error(error)
+        connection.close(f"a batch sent with acks=0 was refused: {message or error.name}")
 
 
 class _SingleAnswer:
@@ -138,6 +208,15 @@ class _SingleAnswer:
         self._topic = topic
         self._index = index
         self.result: AppendResult | None = None
+
+    def waits_for(self, _position: int) -> OnDone:
+        return self.on_done
+
+    def settle(self, _position: int, result: AppendResult | Refusal) -> None:
+        if isinstance(result, Refusal):
+            self.refuse(result)
+        else:
+            self.result = result
 
     def on_done(self, error: ErrorCode) -> None:
         if error is not ErrorCode.NONE:
@@ -193,20 +272,30 @@ class _Answers:
         self._waiting_count = count
 
     def stage(self, connection: Connection, header: RequestHeader, request: ProduceParts) -> None:
-        position = 0
-        for topic, partitions in request.topics:
-            for index, records in partitions:
-                done = partial(self._on_done, position)
-                try:
-                    self._results[position] = _stage(
-                        connection, header, request, topic, index, records, done
-                    )
-                except Refusal as refusal:
-                    self._results[position] = refusal
-                    self._waiting_count -= 1
-                position += 1
-        if self._waiting_count == 0:
+        if not self._results:
             self._answer()
+        for position, topic, index, records in _batches_of(request):
+            done = partial(self._on_done, position)
+            try:
+                result: AppendResult | Refusal = _stage(
+                    connection, header, request, topic, index, records, done
+                )
+            except Refusal as refusal:
+                result = refusal
+            except NeedsWorker:
+                _stage_rest(connection, header, request, self, position)
+                return
+            self.settle(position, result)
+
+    def waits_for(self, position: int) -> OnDone:
+        return partial(self._on_done, position)
+
+    def settle(self, position: int, result: AppendResult | Refusal) -> None:
+        self._results[position] = result
+        if isinstance(result, Refusal):
+            self._waiting_count -= 1
+            if self._waiting_count == 0:
+                self._answer()
 
     def _on_done(self, position: int, error: ErrorCode) -> None:
         if error is not ErrorCode.NONE:
@@ -258,8 +347,16 @@ def _refused(index: int, refusal: Refusal) -> PartitionProduceResponse:
         error_code=refusal.code,
         base_offset=-1,
         log_start_offset=-1,
+        record_errors=[
+            BatchIndexAndErrorMessage(batch_index=place, batch_index_error_message=words)
+            for place, words in _record_errors(refusal)
+        ],
         error_message=refusal.message or None,
     )
+
+
+def _record_errors(refusal: Refusal) -> RecordErrors:
+    return refusal.record_errors if isinstance(refusal, RecordsRefused) else ()
 
 
 def _accepted(index: int, result: AppendResult) -> PartitionProduceResponse:
