@@ -1,7 +1,7 @@
 """`hermes test`: every test, in stages from the fastest to the slowest, and one summary.
 
-A stage that fails does not stop the next: one run tells everything. Stages run one after the other
-and their tests too: several measure how long a step takes. Nothing is left out silently:
+A stage that fails does not stop the next: one run tells everything. Stages run one after the other;
+within one, files are shared out to a few processes. Nothing is left out silently:
 a system package that is missing is installed (as root) or named with the command that installs it,
 and then the run fails.
 """
@@ -24,6 +24,8 @@ from broker.verify.packages import can_install, install, install_command, missin
 HOME: Final = Path(__file__).resolve().parent.parent.parent
 JUDGES_VARIABLE: Final = "HERMES_JUDGES"
 """`all`: tests/conformance/foreign runs every suite that it knows."""
+WORKERS_MAX: Final = 2
+"""Processes of a stage: each starts brokers, databases and browsers of its own."""
 _NO_TESTS: Final = 5
 """pytest's exit code for a run that selected no test."""
 
@@ -157,7 +159,9 @@ def _has_packages() -> bool:
 
 def _run(stage: Stage, rest: Sequence[str]) -> StageResult:
     print(f"\n== {stage.name}: {stage.proves}", flush=True)
-    arguments = [*stage.arguments, *rest, *paths(stage)]
+    workers = min(WORKERS_MAX, os.cpu_count() or 1)
+    shared_out = ["-n", str(workers), "--dist", "loadfile"] if workers > 1 else []
+    arguments = [*shared_out, *stage.arguments, *rest, *paths(stage)]
     return _pytest(stage.name, arguments, has_services=stage.has_services)
 
 
