@@ -296,6 +296,18 @@ class Metrics:
     bytes_out_total: Counter = _counter(
         "hermes_bytes_out_total", "Bytes of batches sent to consumers.", ("topic",)
     )
+    fetch_reads_total: Counter = _counter(
+        "hermes_fetch_reads_total",
+        "Reads of a partition for fetches, by where the records were: page_cache, read at once on "
+        "the loop, or device, read by a thread because at least a part was not in memory.",
+        ("source",),
+    )
+    fetch_read_bytes_total: Counter = _counter(
+        "hermes_fetch_read_bytes_total",
+        "Bytes of the reads that hermes_fetch_reads_total counts. What the system read ahead "
+        "counts as page_cache.",
+        ("source",),
+    )
     duplicate_batches_total: Counter = _counter(
         "hermes_duplicate_batches_total",
         "Retried batches of idempotent producers that were in the log already.",

@@ -11,6 +11,16 @@ from typing import Final
 _is_possible: Final = hasattr(os, "sched_setaffinity") and len(os.sched_getaffinity(0)) > 1
 
 
+def broker_cores() -> set[int]:
+    """Where brokers run."""
+    return set(_cores()[:1]) if _is_possible else set(_cores())
+
+
+def load_core_count() -> int:
+    """How many cores the processes of a load share."""
+    return max(1, len(_cores()) - 1) if _is_possible else len(_cores())
+
+
 def pin_broker(process_id: int) -> None:
     """The first core of this process's, for the broker and its later threads and children."""
     if _is_possible:

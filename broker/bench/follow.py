@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import struct
-import sys
 import threading
 import time
 from array import array
@@ -18,23 +17,11 @@ from typing import Any, Final
 from confluent_kafka import Consumer, Message
 
 from broker.bench.measure import percentile
+from broker.bench.told import Told
 
 STAMP: Final = struct.Struct(">q")
 CAUGHT_UP_NS: Final = 1_000_000_000
 """A reader that gets a record this soon after its sending has no backlog."""
-
-
-class Told:
-    """Whether the parent has told this process to end, and with which line."""
-
-    def __init__(self) -> None:
-        self.line = ""
-        self.is_told = False
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        self.line = sys.stdin.readline()
-        self.is_told = True
 
 
 class Reading:

@@ -4,7 +4,6 @@
 |---------|---------------------------------------------------------|--------------------------|
 | produce | sends as fast as it can for `seconds`                   | sent, seconds            |
 | pace    | sends `rate` records a second, each stamped with a time | sent, seconds, late      |
-| consume | reads what pace sends and times it                      | every record's latency   |
 | follow  | reads as a member of a group until it is told to end    | latencies by windows     |
 
 With `until_told`, pace also ends when it is told to. Each answers with one line of JSON on standard
@@ -21,9 +20,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Producer
 
-from broker.bench.follow import STAMP, Told, follow
+from broker.bench.follow import STAMP, follow
+from broker.bench.told import Told
 
 _FLUSH_S: Final = 60.0
 _CHUNK_RECORDS_MAX: Final = 1_000
@@ -90,38 +90,6 @@ def pace(job: Job) -> dict[str, Any]:
     return {"sent": sent - left, "seconds": seconds, "late_ms": late_s * 1000, "left": left}
 
 
-def consume(job: Job) -> dict[str, Any]:
-    """Every record of the topic from now on, until `records` came or nothing did for 5 seconds."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": job["bootstrap"],
-            "log_level": 3,
-            "group.id": "hermes-bench",
-            "enable.auto.commit": False,
-            "fetch.wait.max.ms": 100,
-            "fetch.queue.backoff.ms": 1,
-            "queued.min.messages": 1_000_000,
-        }
-    )
-    consumer.assign([TopicPartition(job["topic"], n, 0) for n in range(job["partitions"])])
-    consumer.poll(1)
-    print("ready", flush=True)
-    skipped = int(job["records"] * 0.05)  # connections and caches warm up first
-    latencies_us: list[int] = []
-    for number in range(job["records"]):
-        message = consumer.poll(5)
-        if message is None:
-            break
-        error = message.error()
-        if error is not None:
-            raise SystemExit(f"consume: {error}" if error.code() != KafkaError.NO_ERROR else "")
-        if number >= skipped:
-            stamp = STAMP.unpack_from(message.value() or b"")[0]
-            latencies_us.append((time.monotonic_ns() - stamp) // 1000)
-    consumer.close()
-    return {"received": len(latencies_us) + skipped, "latencies_us": latencies_us}
-
-
 def _producer_settings(job: Job) -> dict[str, Any]:
     return {
         "bootstrap.servers": job["bootstrap"],
@@ -140,7 +108,6 @@ def _producer_settings(job: Job) -> dict[str, Any]:
 KINDS: Final[Mapping[str, Callable[[Job], dict[str, Any]]]] = {
     "produce": produce,
     "pace": pace,
-    "consume": consume,
     "follow": follow,
 }
 

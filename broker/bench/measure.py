@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
 from typing import Final, NamedTuple
+
+from broker.bench.plot import Series
 
 LOAD_CPU_PERCENT_MAX: Final = 80.0
 """Above this share of a core the load generator itself may be what is measured."""
+
+DRIFT_VALUES_MIN: Final = 8
 
 
 class Measure(NamedTuple):
@@ -35,6 +40,7 @@ class Row(NamedTuple):
     broker_cpu_percent: float | None
     load_cpu_percent: float
     notes: tuple[str, ...] = ()
+    series: tuple[Series, ...] = ()
 
     @property
     def is_load_bound(self) -> bool:
@@ -48,10 +54,27 @@ def percentile(sorted_values: Sequence[float], share: float) -> float:
     return sorted_values[position]
 
 
+def drift(values: Sequence[float]) -> float | None:
+    """The median of the last quarter over that of the second one: the first warms up. None for
+    fewer than eight values.
+    """
+    quarter = len(values) // 4
+    if quarter < DRIFT_VALUES_MIN // 4:
+        return None
+    before = median(values[quarter : 2 * quarter])
+    return median(values[-quarter:]) / before if before else None
+
+
 def parse_buckets(exposition: str, name: str) -> dict[float, float]:
     """The cumulative buckets of a histogram without labels in Prometheus text: bound to count."""
     pattern = re.compile(rf'^{re.escape(name)}_bucket\{{le="([^"]+)"\}} (\S+)', re.MULTILINE)
     return {float(bound): float(count) for bound, count in pattern.findall(exposition)}
+
+
+def parse_samples(exposition: str, name: str) -> dict[str, float]:
+    """A metric's samples in Prometheus text: its labels as written, "" without, to value."""
+    pattern = re.compile(rf"^{re.escape(name)}(?:\{{(.*)\}})? (\S+)", re.MULTILINE)
+    return {labels: float(value) for labels, value in pattern.findall(exposition)}
 
 
 def quantile_between(

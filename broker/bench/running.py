@@ -9,17 +9,20 @@ import time
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from broker.bench.cores import pin_load
+from broker.bench.cores import load_core_count, pin_load
 from broker.bench.measure import Measure, Row, quantile_between
-from broker.bench.target import BenchFault, Target, Usage
+from broker.bench.processes import Usage
+from broker.bench.target import BenchFault, Target
 
 LOOP_LAG_MS_MAX: Final = 5.0
-LOAD_S_MAX: Final = 300.0
+LOAD_S_MAX: Final = 3_600.0
 
 
 class Options(NamedTuple):
     """`seconds` is how long a load runs; `partitions` how many partitions it writes to;
-    `stall_seconds` how long a group stands still.
+    `stall_seconds` how long a group stands still; `minutes` how long a soak is; `rate` its records
+    a second; `series_max` where a series of connections or partitions ends. `durability` and
+    `validation` are settings of the topics, None for the broker's defaults.
     """
 
     seconds: float
@@ -27,6 +30,28 @@ class Options(NamedTuple):
     record_bytes: int
     acks: str
     stall_seconds: float = 60.0
+    durability: str | None = None
+    validation: str | None = None
+    minutes: float = 20.0
+    rate: int | None = None
+    series_max: int | None = None
+    history_bytes: int = 10 << 30
+    memory_bytes: int = 2 << 30
+    bytes_max: int = 3 << 30
+    """Of batches that one load sends: a page cache that is full measures the disk."""
+
+    def topic_settings(self, target: Target) -> dict[str, str]:
+        """As `target` knows them: `flush.messages` is the name that every broker has for fsync."""
+        settings: dict[str, str] = {}
+        if self.durability is not None and target.is_ours:
+            settings["durability"] = self.durability
+        elif self.durability == "fsync":
+            settings["flush.messages"] = "1"
+        if self.validation is not None and target.is_ours:
+            settings["record.validation"] = self.validation
+        if not target.is_ours:
+            settings["file.delete.delay.ms"] = "0"  # ours deletes at once
+        return settings
 
 
 class Watch:
@@ -70,6 +95,26 @@ def start_load(target: Target, options: Options, **job: Any) -> subprocess.Popen
     return process
 
 
+def start_raw(target: Target, **job: Any) -> subprocess.Popen[str]:
+    """A process that runs `job` (broker.bench.raw_load)."""
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "broker.bench.raw_load"),
+            json.dumps({"bootstrap": target.bootstrap, **job}),
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    pin_load(process.pid)
+    return process
+
+
+def run_raw(target: Target, **job: Any) -> dict[str, Any]:
+    """Start and finish. Raises BenchFault."""
+    return finish_load(start_raw(target, **job))
+
+
 def wait_until_ready(process: subprocess.Popen[str]) -> None:
     """The load has said that it began. Raises BenchFault."""
     assert process.stdout is not None, "a load's output is read"
@@ -103,6 +148,14 @@ def run_load(target: Target, options: Options, **job: Any) -> dict[str, Any]:
 def load_cpu(result: dict[str, Any]) -> float:
     """Percent of a core that a load took."""
     return float(100 * result["cpu_seconds"] / result["seconds"])
+
+
+def loads_percent(seconds: float, *results: dict[str, Any]) -> float:
+    """Percent of a core for loads that run together: of the busiest, or of their share when they
+    have fewer cores than they are.
+    """
+    used = [float(100 * result["cpu_seconds"] / seconds) for result in results]
+    return max(*used, sum(used) / load_core_count()) if len(used) > 1 else used[0]
 
 
 def _cpu_percent(before: Usage | None, after: Usage | None, seconds: float) -> float | None:

@@ -7,29 +7,29 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from broker.bench.gateway import gateway_batch, gateway_put
-from broker.bench.measure import Measure, Row, percentile
-from broker.bench.running import (
-    Options,
-    Watch,
-    finish_load,
-    load_cpu,
-    run_load,
-    start_load,
-    wait_until_ready,
-)
+from broker.bench.growth import connections, partitions
+from broker.bench.measure import Measure, Row
+from broker.bench.replay import catch_up
+from broker.bench.running import Options, Watch, load_cpu, run_load
 from broker.bench.stalled_group import stalled_group
+from broker.bench.steady import BROKER_FLAGS, hold, hold_100, soak
 from broker.bench.target import BenchFault, OwnBroker, Target
+from broker.bench.unseen import consume, latency, produce, small_requests
 
 _MIB: Final = 1024 * 1024
 
 
 class Scenario(NamedTuple):
-    """`needs_own_broker`: restarts it or reads its process."""
+    """`needs_own_broker`: restarts it or reads its process. `is_long`: run only when it is named.
+    `flags` are for the broker that is started for it.
+    """
 
     name: str
     summary: str
     run: Callable[[Target, Options], Row]
     needs_own_broker: bool = False
+    is_long: bool = False
+    flags: tuple[str, ...] = ()
 
 
 def produce_large(target: Target, options: Options) -> Row:
@@ -44,7 +44,7 @@ def produce_small(target: Target, options: Options) -> Row:
 
 def _produce(target: Target, options: Options, name: str, *, batch_bytes: int, floor: float) -> Row:
     topic = f"bench-{name}"
-    target.create_topic(topic, options.partitions)
+    target.create_topic(topic, options.partitions, options.topic_settings(target))
     watch = Watch(target)
     result = run_load(
         target, options, kind="produce", topic=topic, batch_bytes=batch_bytes, linger_ms=5
@@ -59,33 +59,6 @@ def _produce(target: Target, options: Options, name: str, *, batch_bytes: int, f
     stored = target.count_records(topic, options.partitions)
     if options.acks != "0" and stored != result["sent"]:
         raise BenchFault(f"{name}: {result['sent']} records were acknowledged, {stored} are stored")
-    target.delete_topic(topic)
-    return row
-
-
-def latency(target: Target, options: Options) -> Row:
-    """10,000 records a second from one process to another, linger 1 ms."""
-    topic, rate = "bench-latency", 10_000
-    target.create_topic(topic, options.partitions)
-    records = int(rate * options.seconds)
-    consumer = start_load(target, options, kind="consume", topic=topic, records=records)
-    wait_until_ready(consumer)
-    watch = Watch(target)
-    sent = run_load(
-        target, options, kind="pace", topic=topic, rate=rate, batch_bytes=131_072, linger_ms=1
-    )
-    received = finish_load(consumer)
-    if received["received"] != records:
-        raise BenchFault(f"latency: {records} records were sent, {received['received']} came")
-    times_ms = sorted(value / 1000 for value in received["latencies_us"])
-    measures = [
-        Measure("end to end P50", percentile(times_ms, 0.5), "ms"),
-        Measure("P99", percentile(times_ms, 0.99), "ms", 10.0),
-        Measure("P99.9", percentile(times_ms, 0.999), "ms"),
-    ]
-    busiest = max(load_cpu(sent), 100 * received["cpu_seconds"] / sent["seconds"])
-    late = f"the sender was up to {sent['late_ms']:.1f} ms late" if sent["late_ms"] > 10 else ""
-    row = watch.row("latency", measures, busiest, *filter(None, [late]))
     target.delete_topic(topic)
     return row
 
@@ -130,13 +103,40 @@ def open_partitions(target: Target, _options: Options) -> Row:
 
 SCENARIOS: Final = (
     Scenario("idle", "resident memory and CPU of an unused broker", idle, needs_own_broker=True),
-    Scenario("produce-128k", "throughput, batches of 128 KB", produce_large),
-    Scenario("produce-16k", "throughput, batches of 16 KB", produce_small),
-    Scenario("latency", "end to end at 10,000 records a second, linger 1 ms", latency),
+    Scenario("produce", "throughput, 100 B and 1 KB × 16 KB, 128 KB and 1 MB batches", produce),
+    Scenario("produce-128k", "throughput with librdkafka, batches of 128 KB", produce_large),
+    Scenario("produce-16k", "throughput with librdkafka, batches of 16 KB", produce_small),
+    Scenario("consume", "throughput, live and catching up from the page cache", consume),
+    Scenario("latency", "end to end at 10,000 records a second, open loop", latency),
+    Scenario("small-requests", "one record a request, pipelined and ping-pong", small_requests),
     Scenario("stalled-group", "producer and two groups while a third stands still", stalled_group),
     Scenario(
         "open-partitions", "start with 1,000 partitions", open_partitions, needs_own_broker=True
     ),
     Scenario("gateway-put", "HTTP gateway: single puts for a core second", gateway_put),
     Scenario("gateway-batch", "HTTP gateway: puts of 500 for a core second", gateway_batch),
+    Scenario("connections", "what a request costs with 1 to 5,000 connections", connections),
+    Scenario(
+        "partitions", "what a request costs with 1 to 10,000 partitions", partitions, is_long=True
+    ),
+    Scenario(
+        "catch-up",
+        "live latency while 10 GB of cold history is read in 2 GiB of memory",
+        catch_up,
+        needs_own_broker=True,
+        is_long=True,
+    ),
+    Scenario(
+        "soak", "50,000 records a second for --minutes", soak, is_long=True, flags=BROKER_FLAGS
+    ),
+    Scenario(
+        "hold",
+        "100,000 fsynced records a second for --minutes",
+        hold,
+        is_long=True,
+        flags=BROKER_FLAGS,
+    ),
+    Scenario(
+        "hold-100", "the same into 100 partitions", hold_100, is_long=True, flags=BROKER_FLAGS
+    ),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import socket
@@ -13,77 +12,107 @@ import time
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from broker.bench.cores import pin_broker
-from broker.bench.measure import parse_buckets
+from broker.bench.measure import parse_buckets, parse_samples
+from broker.bench.processes import Usage, family_usage, listener
 
 START_S_MAX: Final = 60.0
 TOPIC_S_MAX: Final = 15.0
 LOG_LINES: Final = 15
 LOOP_LAG: Final = "hermes_loop_lag_seconds"
-_CLOCK_TICKS: Final = os.sysconf("SC_CLK_TCK")
-_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 class BenchFault(Exception):
     """The benchmark cannot go on; the message says why."""
 
 
-class Usage(NamedTuple):
-    """CPU seconds since the process began, and resident bytes now; workers included."""
-
-    cpu_s: float
-    resident_bytes: int
-
-
 class Target:
-    """`bootstrap` is where clients connect; without a process of ours, usage and lag are None."""
+    """`bootstrap` is where clients connect; `pid` the broker's process, where it is known, else
+    usage is None. `is_ours` says which settings its topics know.
+    """
 
-    bootstrap: str
-
-    def __init__(self, bootstrap: str, metrics_url: str | None) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        metrics_url: str | None = None,
+        pid: int | None = None,
+        *,
+        is_ours: bool = True,
+    ) -> None:
         self.bootstrap = bootstrap
+        self.pid = pid
+        self.is_ours = is_ours
         self._metrics_url = metrics_url
 
     def usage(self) -> Usage | None:
-        return None
+        """Of the broker and of the processes that it started."""
+        return None if self.pid is None else family_usage(self.pid)
 
     def loop_lag_buckets(self) -> dict[float, float] | None:
         """The event loop's lag so far, as cumulative counts; None without a metrics address."""
+        text = self._metrics()
+        return None if text is None else parse_buckets(text, LOOP_LAG)
+
+    def samples(self, name: str) -> dict[str, float] | None:
+        """A metric's samples by their labels as text; None without a metrics address."""
+        text = self._metrics()
+        return None if text is None else parse_samples(text, name)
+
+    def _metrics(self) -> str | None:
         if self._metrics_url is None:
             return None
         with urllib.request.urlopen(self._metrics_url, timeout=10) as answer:  # noqa: S310
-            return parse_buckets(answer.read().decode(), LOOP_LAG)
+            text: str = answer.read().decode()
+            return text
 
-    def create_topic(self, name: str, partitions: int) -> None:
-        """Raises BenchFault."""
+    def create_topic(
+        self, name: str, partitions: int, settings: Mapping[str, str] | None = None
+    ) -> None:
+        """Returns when every partition has a leader. Raises BenchFault."""
         admin = self._admin()  # kept while its answers are awaited: they end with it
-        self._wait_for(name, admin.create_topics([NewTopic(name, partitions, 1)]))
+        topic = NewTopic(name, partitions, 1, config=dict(settings or {}))
+        self._wait_for(name, admin.create_topics([topic]))
+        deadline_s = time.monotonic() + TOPIC_S_MAX
+        while True:
+            try:
+                self.end_offsets(name, partitions)
+            except BenchFault:  # a broker may answer before it leads
+                if time.monotonic() > deadline_s:
+                    raise
+                time.sleep(0.05)
+            else:
+                return
 
     def delete_topic(self, name: str) -> None:
         """Raises BenchFault."""
         admin = self._admin()
         self._wait_for(name, admin.delete_topics([name]))
 
-    def count_records(self, topic: str, partitions: int) -> int:
-        """How many records the topic's partitions hold, by their offsets. Raises BenchFault."""
+    def end_offsets(self, topic: str, partitions: int) -> list[int]:
+        """The offset behind the last record of each partition. Raises BenchFault."""
         settings: dict[str, Any] = {**self._settings_of_clients(), "group.id": "hermes-bench"}
         consumer = Consumer(settings)
         try:
-            offsets = [
-                consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=30)
+            return [
+                consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=30)[1]
                 for number in range(partitions)
             ]
         except KafkaException as error:
             raise BenchFault(f"the offsets of {topic} cannot be read: {error}") from error
         finally:
             consumer.close()
-        return sum(high - low for low, high in offsets)
+
+    def count_records(self, topic: str, partitions: int) -> int:
+        """How many records the topic's partitions were given, by their offsets. Raises
+        BenchFault.
+        """
+        return sum(self.end_offsets(topic, partitions))
 
     def _settings_of_clients(self) -> dict[str, Any]:
         return {"bootstrap.servers": self.bootstrap, "log_level": 2}
@@ -99,6 +128,14 @@ class Target:
             reason = str(error) or f"no answer within {TOPIC_S_MAX:g} s"
             msg = f"topic {topic} cannot be created or deleted at {self.bootstrap}: {reason}"
             raise BenchFault(msg) from error
+
+
+def running_target(bootstrap: str, *, is_ours: bool) -> Target:
+    """A broker that runs; its process is found by its port when it is on this machine."""
+    port = bootstrap.rpartition(":")[2]
+    if not port.isdigit():
+        raise BenchFault(f"{bootstrap} is no HOST:PORT")
+    return Target(bootstrap, None, listener(int(port)), is_ours=is_ours)
 
 
 class OwnBroker(Target):
@@ -132,11 +169,23 @@ class OwnBroker(Target):
     def start(self) -> float:
         """Seconds from the start of the process until it answers /readyz. Raises BenchFault."""
         started_s = time.monotonic()
+        process = self.spawn()
+        while time.monotonic() - started_s < START_S_MAX:
+            if self._is_ready():
+                return time.monotonic() - started_s
+            if process.poll() is not None:
+                break
+            time.sleep(0.01)
+        self.stop()
+        raise BenchFault("the broker did not become ready")
+
+    def spawn(self) -> subprocess.Popen[bytes]:
+        """Start the process and wait for nothing."""
         with self._log.open("ab") as output:
             self._process = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "broker", "serve"),
-                    *("--data", str(self._directory / "data")),
+                    *("--data", str(self.data)),
                     *("--kafka-port", str(self._kafka_port)),
                     *("--metrics-port", str(self._metrics_port), *self._settings),
                 ],
@@ -144,15 +193,9 @@ class OwnBroker(Target):
                 stdout=output,
                 stderr=output,
             )
-        pin_broker(self._process.pid)
-        while time.monotonic() - started_s < START_S_MAX:
-            if self._is_ready():
-                return time.monotonic() - started_s
-            if self._process.poll() is not None:
-                break
-            time.sleep(0.01)
-        self.stop()
-        raise BenchFault("the broker did not become ready")
+        self.pid = self._process.pid
+        pin_broker(self.pid)
+        return self._process
 
     def stop(self) -> None:
         """SIGTERM, after 30 s SIGKILL."""
@@ -164,13 +207,12 @@ class OwnBroker(Target):
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._process = None
+        self._process = self.pid = None
 
-    def usage(self) -> Usage | None:
-        """Of the broker and of the processes that it started."""
-        assert self._process is not None, "usage of a broker that runs"
-        usages = [_usage(pid) for pid in _family(self._process.pid)]
-        return Usage(sum(u.cpu_s for u in usages), sum(u.resident_bytes for u in usages))
+    @property
+    def data(self) -> Path:
+        """Its data directory."""
+        return self._directory / "data"
 
     def _log_lines(self) -> list[str]:
         if not self._log.is_file():
@@ -184,35 +226,6 @@ class OwnBroker(Target):
                 return bool(answer.status == 200)
         except OSError:
             return False
-
-
-def _usage(pid: int) -> Usage:
-    fields = _stat(pid)
-    if fields is None:
-        return Usage(0.0, 0)
-    # proc(5): fields 14 and 15 are user and system time in ticks, 24 the resident pages
-    return Usage((int(fields[11]) + int(fields[12])) / _CLOCK_TICKS, int(fields[21]) * _PAGE_BYTES)
-
-
-def _stat(pid: int) -> list[str] | None:
-    """The fields of /proc/<pid>/stat from the third on; None when the process has gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    except OSError:
-        return None
-
-
-def _family(root: int) -> list[int]:
-    """A process and its descendants."""
-    parents = {
-        int(path.name): int(fields[1])
-        for path in Path("/proc").glob("[0-9]*")
-        if (fields := _stat(int(path.name))) is not None
-    }
-    family = [root]
-    for pid in family:
-        family += [child for child, parent in parents.items() if parent == pid]
-    return family
 
 
 def _free_port() -> int:

@@ -133,7 +133,12 @@ def read(found: ToRead, room: int, *, at_least_one: bool) -> Answer | None:
         )
     except Refusal as refusal:
         return refused(wanted, refusal.code)
-    return None if result is None else _full(found, result)
+    if result is None:
+        return None
+    metrics = found.partition.topic_metrics
+    metrics.warm_reads.value += 1
+    metrics.warm_read_bytes.value += len(result.records)
+    return _full(found, result)
 
 
 async def read_cold(found: ToRead, room: int, *, at_least_one: bool) -> Answer:
@@ -148,6 +153,9 @@ async def read_cold(found: ToRead, room: int, *, at_least_one: bool) -> Answer:
         )
     except Refusal as refusal:
         return refused(wanted, refusal.code)
+    metrics = found.partition.topic_metrics
+    metrics.cold_reads.value += 1
+    metrics.cold_read_bytes.value += len(result.records)
     return _full(found, result)
 
 

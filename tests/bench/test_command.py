@@ -25,7 +25,7 @@ def test_a_short_run_reports_every_promise_as_json(
 
 def test_an_unknown_scenario_is_refused_with_the_list(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
-        main(["produce"])
+        main(["produce-2k"])
     assert "produce-128k" in capsys.readouterr().err
 
 

@@ -1,8 +1,10 @@
 from broker.bench.measure import (
     Measure,
     Row,
+    drift,
     has_failed,
     parse_buckets,
+    parse_samples,
     percentile,
     quantile_between,
 )
@@ -46,3 +48,14 @@ def test_a_missed_promise_fails_and_a_number_without_one_does_not() -> None:
 def test_a_load_above_four_fifths_of_a_core_is_said_to_be_the_limit() -> None:
     assert Row("a", (), 30, 81).is_load_bound
     assert not Row("a", (), 30, 79).is_load_bound
+
+
+def test_samples_are_found_by_their_labels() -> None:
+    text = 'reads_total{source="device"} 3\nreads_total{source="page_cache"} 4\nreads_total_x 9\n'
+    assert parse_samples(text, "reads_total") == {'source="device"': 3, 'source="page_cache"': 4}
+    assert parse_samples("ready 1\n", "ready") == {"": 1}
+
+
+def test_growth_is_the_last_quarter_over_the_second() -> None:
+    assert drift([90, 90, 10, 10, 12, 12, 15, 15]) == 1.5
+    assert drift([1, 2, 3]) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import time
 import urllib.error
@@ -202,3 +203,35 @@ async def test_a_scrape_of_many_partitions_lets_the_loop_go_on(node: Broker) -> 
         counter.cancel()
     assert len([line for line in lines if 'topic="wide",partition=' in line]) == 1_500
     assert turns >= elapsed_ms / 10, "the scrape held the loop"
+
+
+def reads(broker: BrokerProcess, source: str) -> tuple[float, float]:
+    """(reads, bytes) from there so far."""
+    found = samples(broker)
+    labels = (("source", source),)
+    return (
+        found.get(("hermes_fetch_reads_total", labels), 0.0),
+        found.get(("hermes_fetch_read_bytes_total", labels), 0.0),
+    )
+
+
+def test_a_fetch_counts_as_read_from_memory_or_from_the_device(
+    broker: BrokerProcess,
+) -> None:
+    with WireClient(broker.kafka_port) as client:
+        client.create_topic("cold")
+        client.produce("cold", [(b"k", bytes(900_000))])
+        warm, device = reads(broker, "page_cache"), reads(broker, "device")
+        size = len(client.fetch("cold", 0).records)
+        assert reads(broker, "page_cache") == (warm[0] + 1, warm[1] + size)
+        assert reads(broker, "device") == device
+        (segment,) = broker.data.glob("topics/cold/*/*.log")
+        for _ in range(50):  # a page that is still being written cannot be dropped
+            descriptor = os.open(segment, os.O_RDONLY)
+            os.fdatasync(descriptor)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(descriptor)
+            client.fetch("cold", 0)
+            if reads(broker, "device") != device:
+                break
+        assert reads(broker, "device") == (device[0] + 1, device[1] + size)

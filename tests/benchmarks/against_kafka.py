@@ -1,0 +1,252 @@
+"""Our broker against Apache Kafka 4.4, and the page about it.
+
+    python -m tests.benchmarks.against_kafka          # what has no result yet, and the page
+    python -m tests.benchmarks.against_kafka --only defaults/idle fsync --again
+    python -m tests.benchmarks.against_kafka --only hold hold-100 catch-up --minutes 10
+    python -m tests.benchmarks.against_kafka --page                # the page alone, from results
+
+Each row leaves a file of its result as soon as it is there: an interrupted run goes on where it
+was. Needs Java 17, Maven and a quiet machine of two cores; the rows against Kafka take about twenty
+minutes, `hold`, `hold-100` and `catch-up` run only when they are named. Ends with status 1 when a
+target was missed or a row does not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from broker.bench.command import as_json as scenario_json
+from broker.bench.command import table_lines as scenario_lines
+from broker.bench.compare import (
+    Compared,
+    Sides,
+    as_json,
+    compare,
+    is_kept,
+    on_same_cores,
+    table_lines,
+)
+from broker.bench.measure import has_failed
+from broker.bench.ratios import PAIRS_MIN, Pair, judge
+from broker.bench.running import Options
+from broker.bench.sample import HISTORY, PRODUCE_SHAPES, Sample, caught_up, produced
+from broker.bench.scenarios import SCENARIOS
+from broker.bench.starting import first_record_s
+from broker.bench.target import OwnBroker, Target
+from tests.benchmarks.kafka_peer import FLUSHED, kafka_node, versions
+from tests.benchmarks.page import page
+from tests.benchmarks.sections import ALONE, SECTIONS, START, Section
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / ".hermes" / "benchmarks"
+PAGE = ROOT / "docs" / "benchmarks.md"
+SECONDS = 2.5
+WARM_UP_S = 8.0
+START_ROW = "start/start"
+COMMAND = "python -m tests.benchmarks.against_kafka"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """0 when every row that was run is ok."""
+    values = parse(arguments)
+    values.results.mkdir(parents=True, exist_ok=True)
+    is_ok = True
+    if not values.page:
+        is_ok = run_all(values)
+    write_page(values.results, values.write)
+    return 0 if is_ok else 1
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    rows = [f"{section.name}/{row}" for section in SECTIONS for row in section.rows]
+    names = [*(section.name for section in SECTIONS), *rows, START_ROW, *ALONE]
+    parser = argparse.ArgumentParser(prog=COMMAND, description=__doc__.split("\n\n")[0])
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help=", ".join(names))
+    parser.add_argument("--pairs", type=int, default=PAIRS_MIN)
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="of one run")
+    parser.add_argument("--warm-up", type=float, default=WARM_UP_S, help="seconds, of Kafka")
+    parser.add_argument("--minutes", type=float, default=10, help="of hold and hold-100")
+    parser.add_argument("--history-gb", type=float, default=10, help="of catch-up")
+    parser.add_argument("--again", action="store_true", help="also what has a result")
+    parser.add_argument("--page", action="store_true", help="measure nothing")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--write", type=Path, default=PAGE, help="the page")
+    parser.add_argument("--directory", help="where our broker keeps its data")
+    values = parser.parse_args(arguments)
+    if unknown := sorted(set(values.only) - set(names)):
+        parser.error(f"nothing is called {', '.join(unknown)}; there are {', '.join(names)}")
+    return values
+
+
+def run_all(values: argparse.Namespace) -> bool:
+    """Everything that is asked for; whether all of it is ok."""
+    is_ok = True
+    for section in SECTIONS:
+        wanted = [row for row in section.rows if is_wanted(values, f"{section.name}/{row}")]
+        if wanted:
+            is_ok = run_section(section._replace(rows=tuple(wanted)), values) and is_ok
+    if is_wanted(values, START_ROW):
+        is_ok = keep(values, START_ROW, run_start(values.pairs)) and is_ok
+    for name in ALONE:
+        if name in values.only and is_wanted(values, name):
+            is_ok = run_alone(name, values) and is_ok
+    return is_ok
+
+
+def is_wanted(values: argparse.Namespace, name: str) -> bool:
+    """Named, itself or by its section, or nothing is; and without a result, unless --again."""
+    is_named = not values.only or name in values.only or name.partition("/")[0] in values.only
+    return is_named and (values.again or not result_file(values.results, name).exists())
+
+
+def run_section(section: Section, values: argparse.Namespace) -> bool:
+    """All rows on one pair of brokers."""
+    print(f"— {section.title}", flush=True)
+    options = Options(values.seconds, 6, 1024, "all")
+    ours = options._replace(durability=section.durability, validation=section.validation)
+    is_ok = True
+    with ExitStack() as stack:
+        kafka = stack.enter_context(kafka_node(FLUSHED if section.is_peer_flushed else None))
+        own = stack.enter_context(OwnBroker(values.directory))
+        stack.enter_context(on_same_cores(own, kafka.target))
+        sides = Sides(own, kafka.target, ours, options)
+        is_warm = False
+        for contest in section.contests():
+            if contest.name != "idle" and not is_warm:
+                warm_up(kafka.target, options, values.warm_up)
+                is_warm = True
+            row = compare(contest, sides, values.pairs, lambda line: print(f"  {line}", flush=True))
+            is_ok = keep(values, f"{section.name}/{contest.name}", row) and is_ok
+    return is_ok
+
+
+def warm_up(target: Target, options: Options, seconds: float) -> None:
+    """Until Java has compiled what the rows run."""
+    third = options._replace(seconds=seconds / 3)
+    produced(target, third, PRODUCE_SHAPES[0])
+    produced(target, third, PRODUCE_SHAPES[3])
+    caught_up(target, third, HISTORY)
+
+
+def run_start(pair_count: int) -> Compared:
+    """From the process's start to a first acknowledged record, on empty directories."""
+    pairs = []
+    for number in range(pair_count):
+        took = {}
+        for side in ("ours", "peer") if number % 2 == 0 else ("peer", "ours"):
+            took[side] = start_of_ours() if side == "ours" else start_of_kafka()
+            print(f"  start pair {number + 1} {side}: {took[side]:.3f} s", flush=True)
+        pairs.append(
+            Pair(*(Sample({"first record": took[side]}, 0.0) for side in ("ours", "peer")))
+        )
+    judged = judge(pairs, START)
+    assert judged is not None, "both have a time"
+    return Compared("start", "process start to the first acknowledged record", (judged,), 0.0)
+
+
+def start_of_ours() -> float:
+    broker = OwnBroker()
+    try:
+        started_s = time.monotonic()
+        broker.spawn()
+        return first_record_s(broker.bootstrap, started_s)
+    finally:
+        broker.__exit__(None, None, None)
+
+
+def start_of_kafka() -> float:
+    with kafka_node() as node:
+        return node.first_record_s
+
+
+def run_alone(name: str, values: argparse.Namespace) -> bool:
+    """A scenario with absolute promises, on a broker of its own."""
+    scenario = next(one for one in SCENARIOS if one.name == name)
+    options = Options(
+        20, 6, 1024, "all", minutes=values.minutes, history_bytes=round(values.history_gb * 1e9)
+    )
+    with OwnBroker(values.directory, scenario.flags) as broker:
+        row = scenario.run(broker, options)
+    print("\n".join(scenario_lines(row)), flush=True)
+    (document,) = scenario_json([row])["rows"]
+    store(values.results, name, document)
+    return not has_failed([row])
+
+
+def keep(values: argparse.Namespace, name: str, row: Compared) -> bool:
+    """Print a row and write its result; whether it is ok."""
+    print("\n".join(table_lines(row)), flush=True)
+    store(values.results, name, as_json(row))
+    return is_kept(row)
+
+
+def store(results: Path, name: str, document: dict[str, Any]) -> None:
+    stamped = {
+        **document,
+        "at": time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
+        "machine": machine(),
+        "versions": versions(),
+    }
+    file = result_file(results, name)
+    file.with_suffix(".tmp").write_text(json.dumps(stamped, indent=2) + "\n")
+    file.with_suffix(".tmp").rename(file)
+
+
+def result_file(results: Path, name: str) -> Path:
+    return results / f"{name.replace('/', '.')}.json"
+
+
+def write_page(results: Path, target: Path) -> None:
+    """From all results that there are."""
+
+    def found(names: Sequence[str]) -> list[dict[str, Any]]:
+        files = [result_file(results, name) for name in names]
+        return [json.loads(file.read_text()) for file in files if file.exists()]
+
+    sections = [
+        (section.title, found([f"{section.name}/{row}" for row in section.rows]))
+        for section in SECTIONS
+    ]
+    sections.append(("Start", found([START_ROW])))
+    alone = found(ALONE)
+    every = [row for _, rows in sections for row in rows] + alone
+    if not every:
+        print("there are no results yet: the page stays as it is", file=sys.stderr)
+        return
+    times = sorted(row["at"] for row in every)
+    head = {
+        "command": COMMAND,
+        "machine": "; ".join(dict.fromkeys(row["machine"] for row in every)),
+        "versions": "; ".join(dict.fromkeys(row["versions"] for row in every)),
+        "first": times[0],
+        "last": f"{times[-1]} UTC",
+    }
+    target.write_text(page(head, sections, alone))
+    print(f"wrote {target}")
+
+
+def machine() -> str:
+    """Its cores, memory and kernel."""
+    models = [
+        line.partition(":")[2].strip()
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if line.startswith("model name")
+    ]
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
+    return (
+        f"{len(models)} × {models[0]}, {memory:.0f} GiB, Linux {platform.release().split('-')[0]}, "
+        f"Python {platform.python_version()}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,78 @@
+"""What the page of benchmarks holds: sections of rows against Apache Kafka, and what our broker
+does alone. A new row is a line here.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from broker.bench.contests import CONTESTS, Contest
+from broker.bench.ratios import Goal
+
+
+class Section(NamedTuple):
+    """Rows of `broker.bench.contests` under the same settings. `goals` replace those of a row."""
+
+    name: str
+    title: str
+    rows: tuple[str, ...]
+    durability: str | None = None
+    validation: str | None = None
+    is_peer_flushed: bool = False
+    goals: tuple[tuple[str, float | None], ...] = ()
+
+    def contests(self) -> list[Contest]:
+        """The rows, with this section's targets."""
+        targets = dict(self.goals)
+        return [
+            contest._replace(
+                goals=tuple(
+                    goal._replace(target=targets.get(goal.measure, goal.target))
+                    for goal in contest.goals
+                )
+            )
+            for contest in CONTESTS
+            if contest.name in self.rows
+        ]
+
+
+PRODUCE = tuple(contest.name for contest in CONTESTS if contest.name.startswith("produce-"))
+SMALL = ("small-pipelined", "small-ping-pong")
+START = Goal("first record", 0.1, is_floor=False)
+FSYNCED_TARGET = 3.0
+SECTIONS = (
+    Section(
+        "defaults",
+        "Defaults against defaults",
+        ("idle", *PRODUCE, "latency", *SMALL, "consume", "consume-live"),
+    ),
+    Section(
+        "replicated",
+        "`durability=replicated`, which promises what Kafka promises",
+        (*PRODUCE, "latency", *SMALL),
+        durability="replicated",
+    ),
+    Section(
+        "fsync",
+        "`durability=fsync` against Kafka with `log.flush.interval.messages=1`",
+        ("produce-1kb-16kb", "produce-1kb-128kb", "latency", "small-pipelined"),
+        durability="fsync",
+        is_peer_flushed=True,
+        goals=(("produced", FSYNCED_TARGET), ("CPU a GB", None), ("resident", 0.2)),
+    ),
+    Section(
+        "header",
+        "`record.validation=header`",
+        ("produce-1kb-16kb", "produce-100b-16kb"),
+        validation="header",
+    ),
+    Section(
+        "full",
+        "`record.validation=full`: every record is opened, which Kafka always does",
+        ("produce-1kb-16kb", "produce-100b-16kb"),
+        validation="full",
+        goals=(("produced", None), ("CPU a GB", None)),
+    ),
+)
+ALONE = ("hold", "hold-100", "catch-up")
+"""Scenarios of `hermes bench` whose promises are absolute."""
