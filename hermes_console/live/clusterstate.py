@@ -38,6 +38,7 @@ from hermes_console.samples.snapshot import (
     MemberSnapshot,
     PartitionSnapshot,
     Rates,
+    Storage,
     Verdict,
 )
 
@@ -80,6 +81,7 @@ class ClusterState:
             partition_count=observed.partition_count,
             rates=self._rates(observed),
             disk=_disk(observed.metrics),
+            storage=observed.metrics.storage if observed.metrics else Storage(),
             groups=tuple(detail.summary for detail in details),
         )
         return self._snapshot, details

@@ -7,10 +7,13 @@ None.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
 from hermes_console.live.observation import MetricsObserved, TopicPartition
+from hermes_console.samples.snapshot import FlaggedPartition, Storage
+from hermes_console.storagealarms import FLAGS_BY_METRIC
 
 LINES_MAX: Final = 2_000_000
 OLDEST_UNREAD: Final = "hermes_group_oldest_unread_seconds"
@@ -22,9 +25,14 @@ SUMMED: Final = {
     "hermes_disk_used_bytes": "disk_used_bytes",
     "hermes_disk_free_bytes": "disk_free_bytes",
     "hermes_log_size_bytes": "log_bytes",
+    "hermes_disk_low": "disk_low",
+    "hermes_disk_low_mark_bytes": "low_mark_bytes",
 }
 COUNTERS: Final = frozenset(name for name in SUMMED if name.endswith("_total"))
-WANTED: Final = ("# TYPE ", OLDEST_UNREAD, *SUMMED)
+NODE_INFO: Final = "hermes_node_info"
+FLAGGED_MAX: Final = 1_000
+"""Flagged partitions that are kept; all are counted."""
+WANTED: Final = ("# TYPE ", OLDEST_UNREAD, NODE_INFO, *SUMMED, *FLAGS_BY_METRIC)
 PLAIN_OLDEST_UNREAD: Final = re.compile(
     OLDEST_UNREAD
     + r'\{group="([^"\\]*)",topic="([^"\\]*)",partition="(\d{1,9})"\} (\S+)(?: \d+)?\s*\Z',
@@ -39,6 +47,8 @@ def read_metrics(text: str) -> MetricsObserved:
     """
     sums: dict[str, float] = {}
     oldest: dict[tuple[str, TopicPartition], float] = {}
+    node_id: int | None = None
+    flagged: list[FlaggedPartition] = []
     # A large broker's text has 100,000 lines, read every second: most are left out by one test.
     for line in text.split("\n")[:LINES_MAX]:
         if not line.startswith(WANTED):
@@ -61,6 +71,15 @@ def read_metrics(text: str) -> MetricsObserved:
             if partition.isdecimal():
                 key = TopicPartition(labels.get("topic", ""), int(partition))
                 oldest[labels.get("group", ""), key] = _value(line)
+        elif name == NODE_INFO:
+            found = dict(_labels(line)).get("node_id", "")
+            node_id = int(found) if found.isdecimal() else None
+        elif name in FLAGS_BY_METRIC and _value(line):
+            labels = dict(_labels(line))
+            index = labels.get("partition", "")
+            if index.isdecimal():
+                flag = FLAGS_BY_METRIC[name].key
+                flagged.append(FlaggedPartition(flag, labels.get("topic", ""), int(index)))
     return MetricsObserved(
         records_in_total=sums.get("records_in_total"),
         bytes_in_total=sums.get("bytes_in_total"),
@@ -70,6 +89,13 @@ def read_metrics(text: str) -> MetricsObserved:
         disk_free_bytes=_whole(sums.get("disk_free_bytes")),
         log_bytes=_whole(sums.get("log_bytes")),
         oldest_unread_seconds=oldest,
+        storage=Storage(
+            node_id=node_id,
+            is_low=bool(sums.get("disk_low")),
+            low_mark_bytes=_whole(sums.get("low_mark_bytes")),
+            flagged=tuple(flagged[:FLAGGED_MAX]),
+            flagged_counts=Counter(one.flag for one in flagged),
+        ),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from hermes_console.samples.snapshot import BrokerSnapshot
+from hermes_console.samples.snapshot import BrokerSnapshot, Storage
 
 
 class TopicPartition(NamedTuple):
@@ -62,6 +62,7 @@ class MetricsObserved:
     disk_used_bytes: int | None = None
     disk_free_bytes: int | None = None
     log_bytes: int | None = None
+    storage: Storage = field(default_factory=Storage)
     oldest_unread_seconds: Mapping[tuple[str, TopicPartition], float] = field(default_factory=dict)
 
 

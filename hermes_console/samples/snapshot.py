@@ -7,9 +7,10 @@ counts as strings. `lag` None means unknown (nothing committed yet), never 0.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 SNAPSHOT_FORMAT: Final = 1
 encode: Final = json.JSONEncoder(separators=(",", ":")).encode
@@ -64,6 +65,29 @@ class Disk:
     used_bytes: int | None = None
     free_bytes: int | None = None
     log_bytes: int | None = None
+
+
+class FlaggedPartition(NamedTuple):
+    """A partition of which the broker says that something is wrong; `flag` is the key of a row of
+    `storagealarms.PARTITION_FLAGS`.
+    """
+
+    flag: str
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """What the broker's metrics say about its disk and logs. Of very many flagged partitions the
+    first are kept, and counted all.
+    """
+
+    node_id: int | None = None
+    is_low: bool = False
+    low_mark_bytes: int | None = None
+    flagged: tuple[FlaggedPartition, ...] = ()
+    flagged_counts: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +210,7 @@ class ClusterSnapshot:
     partition_count: int = 0
     rates: Rates = field(default_factory=Rates)
     disk: Disk = field(default_factory=Disk)
+    storage: Storage = field(default_factory=Storage)
     groups: tuple[GroupSummary, ...] = ()
 
     def to_text(self) -> str:
@@ -195,6 +220,7 @@ class ClusterSnapshot:
             "brokers": [_shallow(broker) for broker in self.brokers],
             "rates": _shallow(self.rates),
             "disk": _shallow(self.disk),
+            "storage": _shallow(self.storage),
             "groups": [_shallow(group) for group in self.groups],
         }
         return encode(fields)
@@ -209,6 +235,7 @@ class ClusterSnapshot:
                 "brokers": tuple(BrokerSnapshot(**broker) for broker in fields["brokers"]),
                 "rates": Rates(**fields["rates"]),
                 "disk": Disk(**fields["disk"]),
+                "storage": _storage(fields.get("storage", {})),
                 "groups": tuple(_summary(group) for group in fields["groups"]),
             }
         )
@@ -269,6 +296,11 @@ def _shallow(shape: Any) -> dict[str, Any]:
     cost, and there are thousands a second.
     """
     return {name: getattr(shape, name) for name in shape.__slots__}
+
+
+def _storage(fields: dict[str, Any]) -> Storage:
+    flagged = tuple(FlaggedPartition(*one) for one in fields.get("flagged", ()))
+    return Storage(**{**fields, "flagged": flagged})
 
 
 def _summary(fields: dict[str, Any]) -> GroupSummary:

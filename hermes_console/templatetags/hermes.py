@@ -13,10 +13,12 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from hermes_console import words
+from hermes_console.clusters import Cluster
 from hermes_console.curl import curl
 from hermes_console.icons import ICONS
 from hermes_console.samples.read import LagPoint
-from hermes_console.samples.snapshot import Verdict
+from hermes_console.samples.snapshot import ClusterSnapshot, Verdict
+from hermes_console.storagealarms import storage_alarms
 
 DAY_S: Final = 86_400
 TIME_FORMS: Final = {
@@ -103,6 +105,14 @@ def api_call(
     request = context.get("request")
     address = request.build_absolute_uri(path) if request is not None else path
     return {"call": curl(method, address, body, with_if_match=if_match), "method": method}
+
+
+@register.inclusion_tag("live/storage.html")
+def storage_notices(
+    cluster: Cluster, snapshot: ClusterSnapshot | None, topic: str = ""
+) -> dict[str, object]:
+    """What is wrong with disks and logs; on a topic's page, of that topic."""
+    return {"cluster": cluster, "alarms": storage_alarms(snapshot or None, topic or "")}
 
 
 @register.simple_tag

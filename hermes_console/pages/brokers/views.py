@@ -28,7 +28,7 @@ from hermes_console.settingfields import fields_of, wanted_values
 @require_safe
 def broker_list(request: HttpRequest, cluster: str) -> HttpResponse:
     found = requested_cluster(cluster)
-    context: dict[str, Any] = {"cluster": found}
+    context: dict[str, Any] = {"cluster": found, "snapshot": latest_cluster(found.pk)}
     try:
         context["found"] = brokers.read_brokers(found)
     except TROUBLES as error:
@@ -56,6 +56,7 @@ def broker_detail(request: HttpRequest, cluster: str, node: int) -> HttpResponse
         context["settings_trouble"] = known_trouble(error).detail
     context["metrics"], context["metrics_trouble"] = brokers.read_broker_metrics_of(found)
     snapshot = latest_cluster(found.pk)
+    context["snapshot"] = snapshot
     context["rates"] = snapshot.rates if snapshot else Rates()
     return render(request, "brokers/detail.html", context)
 
