@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from hermes_console.live.observation import MetricsObserved, TopicPartition
@@ -67,19 +67,16 @@ def read_metrics(text: str) -> MetricsObserved:
             sums[SUMMED[name]] = sums.get(SUMMED[name], 0.0) + _value(line)
         elif name == OLDEST_UNREAD:
             labels = dict(_labels(line))
-            partition = labels.get("partition", "")
-            if partition.isdecimal():
-                key = TopicPartition(labels.get("topic", ""), int(partition))
-                oldest[labels.get("group", ""), key] = _value(line)
+            where = _partition(labels)
+            if where is not None:
+                oldest[labels.get("group", ""), where] = _value(line)
         elif name == NODE_INFO:
             found = dict(_labels(line)).get("node_id", "")
             node_id = int(found) if found.isdecimal() else None
         elif name in FLAGS_BY_METRIC and _value(line):
-            labels = dict(_labels(line))
-            index = labels.get("partition", "")
-            if index.isdecimal():
-                flag = FLAGS_BY_METRIC[name].key
-                flagged.append(FlaggedPartition(flag, labels.get("topic", ""), int(index)))
+            where = _partition(dict(_labels(line)))
+            if where is not None:
+                flagged.append(FlaggedPartition(FLAGS_BY_METRIC[name].key, *where))
     return MetricsObserved(
         records_in_total=sums.get("records_in_total"),
         bytes_in_total=sums.get("bytes_in_total"),
@@ -89,14 +86,26 @@ def read_metrics(text: str) -> MetricsObserved:
         disk_free_bytes=_whole(sums.get("disk_free_bytes")),
         log_bytes=_whole(sums.get("log_bytes")),
         oldest_unread_seconds=oldest,
-        storage=Storage(
-            node_id=node_id,
-            is_low=bool(sums.get("disk_low")),
-            low_mark_bytes=_whole(sums.get("low_mark_bytes")),
-            flagged=tuple(flagged[:FLAGGED_MAX]),
-            flagged_counts=Counter(one.flag for one in flagged),
-        ),
+        storage=_storage(node_id, sums, flagged),
     )
+
+
+def _storage(
+    node_id: int | None, sums: Mapping[str, float], flagged: Sequence[FlaggedPartition]
+) -> Storage:
+    return Storage(
+        node_id=node_id,
+        is_low=bool(sums.get("disk_low")),
+        low_mark_bytes=_whole(sums.get("low_mark_bytes")),
+        flagged=tuple(flagged[:FLAGGED_MAX]),
+        flagged_counts=Counter(one.flag for one in flagged),
+    )
+
+
+def _partition(labels: Mapping[str, str]) -> TopicPartition | None:
+    """None for labels that name none."""
+    index = labels.get("partition", "")
+    return TopicPartition(labels.get("topic", ""), int(index)) if index.isdecimal() else None
 
 
 def _whole(value: float | None) -> int | None:
