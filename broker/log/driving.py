@@ -1,7 +1,8 @@
 """Carrying out the plan of a read (`reading`): warm on the loop, never waiting, or cold off it.
 
 Not here: where the batches lie. A segment that is replaced under a read begins it again; what the
-disk cannot give is noted as the log's damage.
+disk cannot give is noted as the log's damage. What was read from the device may differ from what
+was appended: from then on the segment's bytes are checked before they are returned.
 """
 
 from __future__ import annotations
@@ -10,14 +11,17 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Final
 
 from broker.errors import ErrorCode, Refusal
-from broker.log.reading import ReadResult, Want
+from broker.log.damage import Damaged
+from broker.log.reach import Want
+from broker.log.reading import ReadResult
+from broker.log.survey import survey
 from broker.ports import DiskFault
 
 if TYPE_CHECKING:
     from broker.log.partition_log import PartitionLog
 
-READ_ATTEMPTS_MAX: Final = 3
-"""How often a read begins again because a segment was replaced under it."""
+READ_ATTEMPTS_MAX: Final = 4
+"""How often a read begins again because a segment was replaced under it, or damage was met."""
 
 
 def read_warm(log: PartitionLog, plan: Generator[Want, bytes, ReadResult]) -> ReadResult | None:
@@ -32,6 +36,8 @@ def read_warm(log: PartitionLog, plan: Generator[Want, bytes, ReadResult]) -> Re
     except StopIteration as done:
         result: ReadResult = done.value
         return result
+    except Damaged:
+        return None  # how far it reaches is looked for off the loop
     except (DiskFault, FileNotFoundError, Refusal) as fault:
         raise refused(log, fault) from fault
     plan.close()
@@ -51,26 +57,42 @@ async def read_cold(
                 if want.segment is not log.active:
                     log.open_segments.touch(want.segment)
                 if want.size:
-                    want = plan.send(await want.segment.read_cold(want.position, want.size))
+                    content = await want.segment.read_cold(want.position, want.size)
+                    want.segment.unchecked_below = max(
+                        want.segment.unchecked_below, want.segment.size
+                    )
+                    want = plan.send(content)
                 else:
                     await log.load_index(want.segment)
                     want = plan.send(b"")
         except StopIteration as done:
             result: ReadResult = done.value
             return result
+        except Damaged as met:
+            if met.segment in log.segments:
+                await _survey(log, met)
         except (DiskFault, FileNotFoundError, Refusal) as fault:
             if want is None or want.segment in log.segments:
                 raise refused(log, fault) from fault
     raise Refusal(
         ErrorCode.KAFKA_STORAGE_ERROR,
-        f"segments of {log.directory} are being replaced: read again",
+        f"segments of {log.directory} are being replaced or repaired: read again",
     )
+
+
+async def _survey(log: PartitionLog, met: Damaged) -> None:
+    """Afterwards the damage is known, and the read that met it begins again with that."""
+    try:
+        await survey(log, met.segment, met.position)
+    except (DiskFault, FileNotFoundError) as fault:
+        if met.segment in log.segments:
+            raise refused(log, fault) from fault
 
 
 def refused(log: PartitionLog, fault: DiskFault | FileNotFoundError | Refusal) -> Refusal:
     """What a reader hears of `fault`; what was found broken is noted in the log's `damage`."""
     if isinstance(fault, Refusal):
-        if fault.code == ErrorCode.KAFKA_STORAGE_ERROR:
+        if fault.code == ErrorCode.KAFKA_STORAGE_ERROR or isinstance(fault, Damaged):
             log.note_damage(fault.message)
         return fault
     reason = (

@@ -14,8 +14,8 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.errors import Refusal
+from broker.log.damage import Damaged
 from broker.log.driving import refused
-from broker.log.reading import damaged
 from broker.log.segment import Segment
 from broker.model import INT64_MAX
 from broker.ports import DiskFault, Worker
@@ -165,7 +165,7 @@ async def _batches(
         while len(content) - place >= HEADER_BYTES:
             header = read_header(content, place)
             if header.magic != MAGIC or header.size < HEADER_BYTES:
-                raise damaged(segment, position + place, "no batch begins here")
+                raise Damaged(segment, position + place, "no batch begins here")
             if header.base_offset >= end:
                 return
             yield header, position + place

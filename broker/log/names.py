@@ -1,6 +1,7 @@
 """The names of the files in a partition's directory. Nothing here touches a disk.
 
-`<base offset, 20 digits>` + `.log .idx .timeidx .snapshot`; `partition.json`; `leader-epochs`.
+`<base offset, 20 digits>` + `.log .idx .timeidx .snapshot`; `partition.json`; `leader-epochs`;
+`damaged-ranges` (what cannot be read; there only when something is).
 While something is under way: `next.log` (a segment being created), `<base>-<end>.cleaned` (a
 compacted segment being written), `<base>-<end>.swap` (it is complete and replaces all segments in
 [base, end)), `*.deleted` (to be unlinked), `*.damaged` (kept for a person).
@@ -23,6 +24,7 @@ DAMAGED: Final = ".damaged"
 NEXT_LOG: Final = "next.log"
 PARTITION_FILE: Final = "partition.json"
 EPOCHS_FILE: Final = "leader-epochs"
+DAMAGE_FILE: Final = "damaged-ranges"
 
 _NUMBERED: Final = re.compile(r"(\d{20})(\.log|\.idx|\.timeidx|\.snapshot)")
 _RANGE: Final = re.compile(r"(\d{20})-(\d{20})(\.cleaned|\.swap)")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from broker.log.index import Times
 from broker.log.recovery import rebuild_index
 from broker.log.segment import Segment
+from broker.log.survey import Extent, note
 
 if TYPE_CHECKING:
     from broker.log.partition_log import PartitionLog
@@ -52,15 +53,17 @@ class OpenSegments:
                 log.segments.index(segment) if segment in log.segments else len(log.segments) - 2
             )
             following = log.segments[place + 1]
+            end_offset = following.base_offset
+            extent = Extent(segment.size, end_offset, is_gapless=False)
             known = log.active_times() if following is log.active else following.times
             bound = (
                 log.active_times().last_append_time if known is None else known.first_append_time
             )
-            reason = await rebuild_index(
-                segment, log.index_interval_bytes, max(bound, log.opened_wall_ms)
+            damaged = await rebuild_index(
+                segment, log.index_interval_bytes, max(bound, log.opened_wall_ms), extent
             )
-            if reason is not None:
-                log.note_damage(reason)
+            for found in damaged:
+                await note(log, segment, found)
             if segment.index is None:  # others closed it while its files were written
                 self.touch(segment)
                 segment.load_index()

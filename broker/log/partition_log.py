@@ -16,15 +16,18 @@ from broker.log import cleanable, cleaner, driving, lookup, names, retention, ro
 from broker.log.checkpoint import Checkpoints
 from broker.log.cleaner import Cleaned, CleanLimits
 from broker.log.config import LOG_APPEND_TIME, LogConfig
+from broker.log.damage import DamagedRange
 from broker.log.epochs import LeaderEpochs
 from broker.log.index import RELATIVE_OFFSET_MAX, Times
 from broker.log.lookup import TimestampedOffset
 from broker.log.open_segments import OpenSegments
 from broker.log.partition_file import PartitionIdentity, encode_identity, read_identity
 from broker.log.producers import ProducerBatch, ProducerStates, last_sequence_of
-from broker.log.reading import PositionCache, Reach, ReadResult, Want, plan_read
+from broker.log.reach import Reach, Want
+from broker.log.reading import PositionCache, ReadResult, plan_read
 from broker.log.recovery import Recovered, recover
 from broker.log.segment import Segment
+from broker.log.survey import Extent, store
 from broker.model import NO_TIMESTAMP, AppendResult
 from broker.ports import Disk, DiskFault, DiskFull, Worker
 from broker.records.batch import LOG_APPEND_TIME_BIT, assign, set_log_append_time, validate_batch
@@ -73,6 +76,7 @@ class PartitionLog:
         self._is_rolling = False
         self._undo: tuple[int, int, int, int, list[tuple[int, int]], Times]
         self._undo = (0, 0, 0, 0, [], Times())
+        self._is_gapless = self.cleaned_end_offset == 0
         self._roll_not_before_ms = 0
         self._first_append_time = self._last_append_time = self._max_timestamp = NO_TIMESTAMP
         self._last_indexed = 0
@@ -129,6 +133,8 @@ class PartitionLog:
         if found.needs_segment:
             found.segments.append(await rolling.create_segment(disk, directory, found.next_offset))
         log = cls(disk, directory, identity, config, found, now_wall_ms)
+        if found.has_new_ranges:
+            await store(log)
         if is_changed or found.snapshot is None:
             try:
                 await log.checkpoint()
@@ -146,6 +152,7 @@ class PartitionLog:
         self._is_log_append_time = config.message_timestamp_type == LOG_APPEND_TIME
         self._interval = config.index_spacing_bytes
         self._roll_ms = config.roll_ms
+        self._is_gapless &= not config.is_compacted  # once compacted, offsets stay missing
 
     # ---- appending
 
@@ -416,7 +423,8 @@ class PartitionLog:
         most (but one batch at least when `at_least_one`). None when the disk would have to be
         waited for: use `read_cold`.
 
-        Raises Refusal: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
+        Raises Refusal: OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE where the log is damaged (the text says
+        how to go on), KAFKA_STORAGE_ERROR.
         """
         plan = self.plan(offset, max_bytes, end_offset, at_least_one=at_least_one)
         return driving.read_warm(self, plan)
@@ -447,7 +455,26 @@ class PartitionLog:
     def reach(self) -> Reach:
         """What of the log may be read now."""
         written_size = self._undo[1] if self._staged else self._active.size
-        return Reach(self.segments, self.written_end_offset, written_size)
+        return Reach(
+            self.segments, self.written_end_offset, written_size, self._is_gapless, self.epochs
+        )
+
+    def extent(self, segment: Segment) -> Extent:
+        """What of `segment` is written, up to which offset."""
+        if segment is self._active:
+            size = self._undo[1] if self._staged else segment.size
+            return Extent(size, self.written_end_offset, self._is_gapless)
+        end_offset = self.segments[self.segments.index(segment) + 1].base_offset
+        return Extent(segment.size, end_offset, self._is_gapless)
+
+    def damaged_ranges(self) -> list[DamagedRange]:
+        """What is known to be unreadable at or above the log start."""
+        return [
+            found
+            for segment in self.segments
+            for found in segment.damaged
+            if found.end_offset > self.log_start_offset
+        ]
 
     def note_damage(self, reason: str) -> None:
         """Remember what was found broken, once."""

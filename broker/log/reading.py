@@ -13,8 +13,10 @@ from bisect import bisect_right
 from collections.abc import Generator
 from typing import Final, NamedTuple
 
-from broker.errors import ErrorCode, Refusal
+from broker.log import checking
+from broker.log.damage import Damaged, view_around
 from broker.log.index import SegmentIndex
+from broker.log.reach import Reach, Want
 from broker.log.segment import Segment
 from broker.records.batch import HEADER, HEADER_BYTES, LENGTH_OVERHEAD, MAGIC
 
@@ -34,24 +36,6 @@ class ReadResult(NamedTuple):
 
     records: memoryview
     next_offset: int
-
-
-class Want(NamedTuple):
-    """Bytes to read; `size` 0 asks for the segment's index."""
-
-    segment: Segment
-    position: int
-    size: int
-
-
-class Reach(NamedTuple):
-    """What of the log may be read. `segments` ascend; `end_offset` and `end_position` bound the
-    last one.
-    """
-
-    segments: list[Segment]
-    written_end_offset: int
-    written_size: int
 
 
 class PositionCache:
@@ -89,19 +73,36 @@ def plan_read(
     *,
     at_least_one: bool,
 ) -> Generator[Want, bytes, ReadResult]:
-    """The result of reading at `offset`, which the log has. Raises Refusal(KAFKA_STORAGE_ERROR) for
-    damage.
+    """The result of reading at `offset`, which the log has. Raises Refusal(CORRUPT_MESSAGE) where
+    damage is known, Damaged where it is met.
     """
     end = min(end_offset, reach.written_end_offset)
     while offset < end:
         segment, segment_end, size = segment_at(reach, offset)
-        start = yield from _locate(cache, segment, size, offset, segment_end, max_bytes)
+        floor = 0
+        if segment.damaged:
+            floor, size, segment_end = view_around(segment.damaged, offset, size, segment_end)
+        start = yield from _locate(reach, cache, segment, (floor, size), offset, max_bytes)
         if start is None:  # the rest of this segment was compacted away
+            if reach.is_gapless and segment.unchecked_below:
+                raise Damaged(segment, size, f"it ends before offset {segment_end}")
             if segment_end >= end:
                 break
             offset = segment_end
             continue
         position, chunk = start
+        if position < segment.unchecked_below:
+            return (
+                yield from _cut_checked(
+                    reach,
+                    cache,
+                    segment,
+                    start,
+                    (size, offset, max_bytes),
+                    (segment_end, end),
+                    at_least_one,
+                )
+            )
         return (
             yield from _cut(
                 segment,
@@ -137,20 +138,38 @@ def _base_offset(segment: Segment) -> int:
 
 
 def _locate(
-    cache: PositionCache, segment: Segment, size: int, offset: int, segment_end: int, max_bytes: int
+    reach: Reach,
+    cache: PositionCache,
+    segment: Segment,
+    bounds: tuple[int, int],
+    offset: int,
+    max_bytes: int,
 ) -> Generator[Want, bytes, tuple[int, memoryview] | None]:
-    """(position of the first batch that ends beyond `offset`, bytes from there on); None when there
-    is none.
+    """(position of the first batch that ends beyond `offset`, bytes from there on), looking in
+    [bounds); None when there is none.
     """
     found = cache.find(offset)
+    floor, size = bounds
+    is_known = True
     if found is not None and found[0] is segment:
-        position = found[1]
+        base, position = offset, found[1]
     elif offset == segment.base_offset:
-        position = 0
+        base, position = offset, 0
     else:
         index = yield from _index_of(segment)
-        position = index.floor_offset(offset)[1]
-    budget = max(max_bytes, HEADER_BYTES) + (0 if found is not None else WALK_BYTES)
+        base, position = index.floor_offset(offset)
+        is_known = False
+    is_exact = reach.is_gapless
+    if position < floor:
+        base, position, is_known, is_exact = segment.base_offset, floor, False, False
+    is_checked = position < segment.unchecked_below
+    if is_checked and not is_known:
+        start = checking.Place(position, base, is_exact)
+        exact = yield from checking.find(reach, segment, start, size, offset)
+        if exact is None:
+            return None
+        position = exact
+    budget = max(max_bytes, HEADER_BYTES) + (0 if is_checked or found is not None else WALK_BYTES)
     while position < size:
         chunk = memoryview((yield Want(segment, position, min(budget, size - position))))
         place = 0
@@ -158,11 +177,43 @@ def _locate(
             _, last_offset, length = batch_at(segment, chunk, place, position)
             if last_offset >= offset:
                 return position + place, chunk[place:]
+            if is_checked:
+                raise Damaged(segment, position, f"last offset {last_offset} below {offset}")
             place += length
         if place == 0:
-            raise damaged(segment, position, "the file is shorter than it was")
+            raise Damaged(segment, position, "the file is shorter than it was")
         position += place
     return None
+
+
+def _cut_checked(
+    reach: Reach,
+    cache: PositionCache,
+    segment: Segment,
+    start: tuple[int, memoryview],
+    asked: tuple[int, int, int],
+    ends: tuple[int, int],
+    at_least_one: bool,  # noqa: FBT001
+) -> Generator[Want, bytes, ReadResult]:
+    """As `_cut`, of bytes that have to be checked first. `asked`: readable bytes, offset, bytes."""
+    size, offset, max_bytes = asked
+    segment_end, end = ends
+    chunk, stop, next_offset = yield from checking.cut(
+        reach,
+        segment,
+        start,
+        size,
+        offset,
+        max_bytes,
+        min(end, segment_end),
+        at_least_one=at_least_one,
+    )
+    if stop == 0:
+        return ReadResult(_EMPTY, offset)
+    if start[0] + stop == size and end >= segment_end and not reach.is_gapless:
+        next_offset = segment_end
+    cache.remember(next_offset, segment, start[0] + stop)
+    return ReadResult(chunk[:stop], next_offset)
 
 
 def _cut(
@@ -191,7 +242,7 @@ def _cut(
             if length > len(chunk):
                 chunk = memoryview((yield Want(segment, position, length)))
                 if len(chunk) < length:
-                    raise damaged(segment, position, "the file is shorter than it was")
+                    raise Damaged(segment, position, "the file is shorter than it was")
             stop, next_offset = length, last_offset + 1
     if stop == 0:
         return ReadResult(_EMPTY, offset)
@@ -235,17 +286,10 @@ def batch_at(
     fields = HEADER.unpack_from(chunk, place)
     length = fields[1] + LENGTH_OVERHEAD
     if fields[3] != MAGIC or length < HEADER_BYTES:
-        raise damaged(
+        raise Damaged(
             segment, position + place, f"no batch begins here (magic {fields[3]}, length {length})"
         )
     return fields[0], fields[0] + fields[6], length
-
-
-def damaged(segment: Segment, position: int, reason: str) -> Refusal:
-    """The refusal for stored bytes that cannot be what was written."""
-    return Refusal(
-        ErrorCode.KAFKA_STORAGE_ERROR, f"{segment.path()} is damaged at byte {position}: {reason}"
-    )
 
 
 def _index_of(segment: Segment) -> Generator[Want, bytes, SegmentIndex]:

@@ -13,15 +13,20 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from broker.log import names
+from broker.log.damage import DamagedRange, merged
 from broker.log.epochs import LeaderEpochs, decode_epochs
 from broker.log.index import SegmentIndex, Times
 from broker.log.producers import ProducerBatch, ProducerStates, last_sequence_of
 from broker.log.scan import has_batch_behind, scan
 from broker.log.segment import Segment, read_indexes
 from broker.log.snapshot import Snapshot, decode_snapshot
+from broker.log.survey import Extent, describe, load_ranges, measure, scan_across
+from broker.model import INT64_MAX
 from broker.ports import Disk, DiskFault
 from broker.records.batch import LOG_APPEND_TIME_BIT, BatchHeader
 
+UNCHECKED: Final = INT64_MAX
+"""`Segment.unchecked_below` of a file that was there before this process."""
 COPY_BYTES: Final = 1024 * 1024
 """Bytes kept aside per step."""
 
@@ -40,6 +45,8 @@ class Recovered:
     epochs: LeaderEpochs
     damage: list[str] = field(default_factory=list)
     scanned_bytes: int = 0
+    has_new_ranges: bool = False
+    """Segments' `damaged` has more than the file says."""
     needs_segment: bool = False
     snapshot_offsets: list[int] = field(default_factory=list)
     unsynced_closed: list[Segment] = field(default_factory=list)
@@ -56,7 +63,8 @@ async def recover(
     """The state of the log in `directory`. Raises DiskFault when the disk fails; damage is repaired
     and named.
     """
-    listing = names.sort_out(disk.list_directory(directory))
+    entries = disk.list_directory(directory)
+    listing = names.sort_out(entries)
     await _finish_what_was_under_way(disk, directory, listing)
     snapshot = _newest_snapshot(disk, directory, listing.snapshots)
     segments = [
@@ -65,6 +73,10 @@ async def recover(
         )
         for base in listing.segments
     ]
+    for segment in segments:
+        segment.unchecked_below = UNCHECKED
+    if names.DAMAGE_FILE in entries:
+        load_ranges(disk, directory, segments)
     producers = ProducerStates(producer_expiration_ms)
     if snapshot is not None:
         producers.entries = dict(snapshot.producers)
@@ -83,10 +95,12 @@ class _Recovery:
         self.directory = directory
         self.interval = interval
         self.now_wall_ms = now_wall_ms
+        self.is_trusted = False
 
     async def run(self) -> None:
         found = self.found
         place, position, next_offset, is_trusted = self._begin()
+        self.is_trusted = is_trusted
         while place < len(found.segments):
             segment = found.segments[place]
             lost = segment.base_offset - next_offset
@@ -99,7 +113,9 @@ class _Recovery:
             place += 1
         active = found.segments[-1] if found.segments else None
         if active is not None and active.index is None and not active.load_index():
-            await rebuild_index(active, self.interval, self.now_wall_ms)
+            extent = Extent(active.size, next_offset, is_gapless=False)
+            for broken in await rebuild_index(active, self.interval, self.now_wall_ms, extent):
+                self._note(active, broken)
         self._settle(next_offset)
 
     def _begin(self) -> tuple[int, int, int, bool]:
@@ -131,9 +147,15 @@ class _Recovery:
         visitor = IndexVisitor(
             segment, self.interval, self.now_wall_ms, found.producers, found.epochs
         )
-        end = await scan(segment, position, next_offset, visitor.visit)
-        found.scanned_bytes += end.position - position
         is_last = place == len(found.segments) - 1
+        end = await scan(segment, position, next_offset, visitor.visit, is_gapless=self.is_trusted)
+        while end.reason is not None and not is_last and not self.is_trusted:
+            extent = Extent(segment.size, found.segments[place + 1].base_offset, is_gapless=False)
+            broken = await measure(segment, end.position, end.next_offset, end.reason, extent)
+            self._note(segment, broken)
+            end = await scan(segment, broken.end_position, broken.end_offset, visitor.visit)
+        found.scanned_bytes += end.position - position
+        segment.unchecked_below = position
         if end.reason is not None:
             await self._cut(segment, end.position, end.next_offset, end.reason)
         if not is_last:
@@ -159,15 +181,18 @@ class _Recovery:
         segment.index = SegmentIndex(segment.base_offset)
         segment.times = Times()
         visitor = IndexVisitor(segment, self.interval, snapshot.times.last_append_time)
-        end = await scan(segment, 0, segment.base_offset, visitor.visit)
-        segment.index.truncate_to_position(position)
+        extent = Extent(position, snapshot.offset, is_gapless=False)
+        ranges = await scan_across(segment, visitor.visit, extent)
         segment.times = snapshot.times
         await segment.write_index(segment.encode_index_files())
-        if end.position < position:
-            self.found.damage.append(
-                f"{segment.path()}: {end.reason} at byte {end.position}, "
-                "below what was synced: reads there are refused"
-            )
+        for broken in ranges:
+            self._note(segment, broken)
+
+    def _note(self, segment: Segment, broken: DamagedRange) -> None:
+        if broken not in segment.damaged:
+            segment.damaged = merged(segment.damaged, broken)
+            self.found.has_new_ranges = True
+        self.found.damage.append(describe(segment, broken))
 
     async def _cut(self, segment: Segment, position: int, next_offset: int, reason: str) -> None:
         """Cut the segment at `position`; when whole batches follow, keep the cut bytes aside and
@@ -213,6 +238,11 @@ class _Recovery:
         disk_start = found.segments[0].base_offset if found.segments else 0
         found.needs_segment = not found.segments
         if snapshot is not None:
+            if next_offset < snapshot.offset and found.segments:
+                last = found.segments[-1]
+                reason = "the file is shorter than what was synced"
+                lost = DamagedRange(last.size, last.size, next_offset, snapshot.offset, reason)
+                self._note(last, lost)
             found.needs_segment |= next_offset < snapshot.offset
             next_offset = max(next_offset, snapshot.offset)
             found.log_start_offset = min(max(snapshot.log_start_offset, disk_start), next_offset)
@@ -272,19 +302,19 @@ class IndexVisitor:
             self.producers.replay(header.producer_id, header.producer_epoch, append_time, batch)
 
 
-async def rebuild_index(segment: Segment, interval: int, append_time: int) -> str | None:
-    """Build a closed segment's index from its log and write both files; what is wrong with the log,
-    or None.
+async def rebuild_index(
+    segment: Segment, interval: int, append_time: int, extent: Extent
+) -> tuple[DamagedRange, ...]:
+    """Build a closed segment's index from its log and write both files; the damaged ranges, which
+    the index leaves out.
     """
-    draft = Segment(segment.disk, segment.directory, segment.base_offset, segment.size)
+    draft = Segment(segment.disk, segment.directory, segment.base_offset, extent.size)
     draft.index, draft.times = SegmentIndex(segment.base_offset), Times()
     visitor = IndexVisitor(draft, interval, append_time)
-    end = await scan(segment, 0, segment.base_offset, visitor.visit)
+    ranges = await scan_across(segment, visitor.visit, extent)
     segment.index, segment.times = draft.index, draft.times  # nobody sees a part of them
-    if end.reason is None:
-        await segment.write_index(segment.encode_index_files())
-        return None
-    return f"{segment.path()}: {end.reason} at byte {end.position}: reads there are refused"
+    await segment.write_index(segment.encode_index_files())
+    return ranges
 
 
 def free_name(disk: Disk, path: str) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from broker.log.segment import Segment
+from broker.model import INT64_MAX
 from broker.records.batch import (
     HEADER_BYTES,
     LENGTH_OVERHEAD,
@@ -51,22 +52,33 @@ class ScanEnd(NamedTuple):
 
 
 async def scan(
-    segment: Segment, position: int, next_offset: int, visit: Callable[[BatchHeader, int], None]
+    segment: Segment,
+    position: int,
+    next_offset: int,
+    visit: Callable[[BatchHeader, int], None],
+    *,
+    end: int | None = None,
+    is_gapless: bool = False,
 ) -> ScanEnd:
-    """Walk from `position`, where a batch at or above `next_offset` begins; `visit(header,
-    position)` for each.
+    """Walk from `position`, where a batch at or above `next_offset` begins, to byte `end` (None:
+    the segment's); `visit(header, position)` for each. `is_gapless`: nothing was compacted there,
+    so each batch begins where the one before it ended.
     """
-    size = segment.size
+    size = segment.size if end is None else end
     slice_bytes = SLICE_BYTES_MIN
     while position < size:
         content = memoryview(await segment.read_cold(position, min(slice_bytes, size - position)))
-        place, next_offset, needed, reason = _walk(content, next_offset, visit, position)
+        place, next_offset, needed, reason = _walk(
+            content, next_offset, visit, position, is_gapless
+        )
         if reason is None and needed > len(content) - place and place == 0:
             if needed > size - position:
                 reason = f"the last batch is cut off: {size - position} of {needed} bytes"
             else:
                 content = memoryview(await segment.read_cold(position, needed))
-                place, next_offset, _, reason = _walk(content, next_offset, visit, position)
+                place, next_offset, _, reason = _walk(
+                    content, next_offset, visit, position, is_gapless
+                )
                 if place == 0 and reason is None:
                     reason = "the file is shorter than its size says"
         position += place
@@ -81,33 +93,54 @@ async def has_batch_behind(segment: Segment, position: int) -> bool:
     a torn tail.
     """
     end = min(segment.size, position + SEARCH_BYTES_MAX)
-    position += 1
+    return await find_batch(segment, position + 1, end, 0, INT64_MAX) is not None
+
+
+async def find_batch(
+    segment: Segment, position: int, end: int, lowest: int, end_offset: int
+) -> tuple[int, int] | None:
+    """(position, base offset) of the first intact batch that begins in [position, end) with offsets
+    in [lowest, end_offset); None when there is none, or when too much looks like one.
+    """
     candidates = 0
-    while end - position >= HEADER_BYTES:
-        content = await segment.read_cold(position, min(SLICE_BYTES_MAX, end - position))
+    while position < end:
+        content = await segment.read_cold(position, min(SLICE_BYTES_MAX, segment.size - position))
         for match in _MAYBE_BATCH.finditer(content):
-            candidates += 1
             start = position + match.start()
-            if candidates > CANDIDATES_MAX:
-                return False
-            if start + HEADER_BYTES > segment.size:
-                break
-            head = content[match.start() : match.start() + HEADER_BYTES]
-            if len(head) < HEADER_BYTES:
-                head = await segment.read_cold(start, HEADER_BYTES)
-            header = read_header(head)
-            if HEADER_BYTES <= header.size <= min(
-                segment.size - start, BATCH_BYTES_MAX
-            ) and is_intact(await segment.read_cold(start, header.size)):
-                return True
+            candidates += 1
+            if candidates > CANDIDATES_MAX or start >= end:
+                return None
+            header = await intact_batch_at(segment, start, lowest, end_offset)
+            if header is not None:
+                return start, header.base_offset
         if len(content) <= HEADER_BYTES:
-            return False
+            return None
         position += len(content) - HEADER_BYTES
-    return False
+    return None
+
+
+async def intact_batch_at(
+    segment: Segment, position: int, lowest: int, end_offset: int
+) -> BatchHeader | None:
+    """The header of the intact batch that begins at `position`, with offsets in [lowest,
+    end_offset); None when there is none.
+    """
+    if position + HEADER_BYTES > segment.size:
+        return None
+    header = read_header(await segment.read_cold(position, HEADER_BYTES))
+    if not HEADER_BYTES <= header.size <= min(segment.size - position, BATCH_BYTES_MAX):
+        return None
+    if not lowest <= header.base_offset <= header.last_offset < end_offset:
+        return None
+    return header if is_intact(await segment.read_cold(position, header.size)) else None
 
 
 def _walk(
-    content: memoryview, next_offset: int, visit: Callable[[BatchHeader, int], None], position: int
+    content: memoryview,
+    next_offset: int,
+    visit: Callable[[BatchHeader, int], None],
+    position: int,
+    is_gapless: bool,  # noqa: FBT001
 ) -> tuple[int, int, int, str | None]:
     """(bytes walked, next offset, bytes that the batch there needs, what is wrong or None), after
     BATCHES_PER_STEP batches at the latest.
@@ -117,7 +150,7 @@ def _walk(
         if len(content) - place < HEADER_BYTES:
             break
         header = read_header(content, place)
-        reason = _implausible(header, next_offset)
+        reason = _implausible(header, next_offset, is_gapless)
         if reason is not None:
             return place, next_offset, 0, reason
         if header.size > len(content) - place:
@@ -135,11 +168,17 @@ def _walk(
     return place, next_offset, HEADER_BYTES, None
 
 
-def _implausible(header: BatchHeader, next_offset: int) -> str | None:
+def _implausible(
+    header: BatchHeader,
+    next_offset: int,
+    is_gapless: bool,  # noqa: FBT001
+) -> str | None:
     if header.magic != MAGIC:
         return f"no batch begins here (magic {header.magic})"
     if not HEADER_BYTES - LENGTH_OVERHEAD <= header.batch_length <= BATCH_BYTES_MAX:
         return f"a batch length of {header.batch_length}"
     if header.base_offset < next_offset or header.last_offset_delta < 0:
         return f"offset {header.base_offset} where {next_offset} or more was expected"
+    if is_gapless and header.base_offset != next_offset:
+        return f"offset {header.base_offset} where {next_offset} was expected"
     return None

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from broker.log import names
+from broker.log.damage import DamagedRange
 from broker.log.index import SegmentIndex, Times, decode_indexes, encode_index, encode_time_index
 from broker.model import INT32_MAX
 from broker.ports import Disk, DiskFault, DiskFile
@@ -26,6 +27,10 @@ class IndexFiles(NamedTuple):
 class Segment:
     """`size` counts written and staged bytes, `times` and `index` cover both. A closed segment's
     `index` may be None.
+
+    Reads below `unchecked_below` check every batch: those bytes are not known to be what this
+    process appended or checked, because they were there before it, or because the device was read
+    meanwhile. `damaged` ranges ascend.
     """
 
     __slots__ = (
@@ -34,11 +39,13 @@ class Segment:
         "_is_closing",
         "_writes",
         "base_offset",
+        "damaged",
         "directory",
         "disk",
         "index",
         "size",
         "times",
+        "unchecked_below",
         "users",
     )
 
@@ -50,6 +57,8 @@ class Segment:
         self.index: SegmentIndex | None = None
         self.times: Times | None = None
         self.users = 0
+        self.unchecked_below = 0
+        self.damaged: tuple[DamagedRange, ...] = ()
         self._file: DiskFile | None = None
         self._is_closing = False
         self._writes = 0

@@ -1,0 +1,171 @@
+"""Looking how far damage reaches: the way from what a reader or the scrub met to a `DamagedRange`.
+
+Not here: serving (`reading`), the nouns (`damage`). A range begins behind the last intact batch and
+ends where the next one begins: where the broken batch's own length leads, else at the first place
+that holds an intact batch whose offsets fit between its neighbours'. What was found is written
+down, so that a restart knows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.log import names
+from broker.log.damage import DamagedRange, decode_ranges, encode_ranges, merged
+from broker.log.epochs import NO_EPOCH
+from broker.log.scan import ScanEnd, find_batch, intact_batch_at, scan
+from broker.log.segment import Segment
+from broker.ports import Disk, DiskFault, DiskFull
+from broker.records.batch import HEADER_BYTES, MAGIC, BatchHeader, read_header
+
+if TYPE_CHECKING:
+    from broker.log.partition_log import PartitionLog
+
+
+class Extent(NamedTuple):
+    """What of a segment is looked at: its readable bytes, the offset it ends at, and whether no
+    offset is missing in it.
+    """
+
+    size: int
+    end_offset: int
+    is_gapless: bool
+
+
+async def survey(log: PartitionLog, segment: Segment, position: int) -> DamagedRange | None:
+    """The damaged range at or next behind byte `position` of a segment of the log, noted and
+    written down; None when the bytes there are intact after all. Raises DiskFault.
+    """
+    await log.load_index(segment)
+    assert segment.index is not None, "the index is loaded"
+    extent = log.extent(segment)
+    offset, start = segment.index.floor_position(position)
+    for known in segment.damaged:
+        if known.end_position > start and known.position <= position:
+            offset, start = known.end_offset, known.end_position
+    following = [place for place in segment.index.positions if place > max(start, position)]
+    limit = min([*following[:1], extent.size])
+    epochs = _EpochCheck(log)
+    end = await scan(segment, start, offset, epochs.visit, end=limit, is_gapless=extent.is_gapless)
+    if epochs.mismatch is not None:
+        end = epochs.mismatch
+    elif end.reason is None and end.position == extent.size and extent.is_gapless:
+        lost = f"{segment.path()} ends before offset {extent.end_offset}"
+        end = end._replace(reason=lost if end.next_offset < extent.end_offset else None)
+    if end.reason is None:
+        return None
+    found = await measure(segment, end.position, end.next_offset, end.reason, extent)
+    await note(log, segment, found)
+    return found
+
+
+class _EpochCheck:
+    """Compares batches' leader epochs, which no checksum covers, with the log's history."""
+
+    def __init__(self, log: PartitionLog) -> None:
+        self.log = log
+        self.mismatch: ScanEnd | None = None
+
+    def visit(self, header: BatchHeader, position: int) -> None:
+        known, found = self.log.epoch_at(header.base_offset), header.partition_leader_epoch
+        if self.mismatch is None and known not in (found, NO_EPOCH):
+            reason = f"leader epoch {found} where {known} was written"
+            self.mismatch = ScanEnd(position, header.base_offset, reason)
+
+
+async def measure(
+    segment: Segment, position: int, offset: int, reason: str, extent: Extent
+) -> DamagedRange:
+    """The range that begins at `position`, where the batch at `offset` is not intact."""
+    end_position, end_offset = await _next_intact(segment, position, offset, extent)
+    return DamagedRange(position, end_position, offset, end_offset, reason)
+
+
+async def note(log: PartitionLog, segment: Segment, found: DamagedRange) -> None:
+    """Remember `found`; it is written down at once, or later when the disk is full."""
+    if segment not in log.segments:
+        return
+    segment.damaged = merged(segment.damaged, found)
+    log.note_damage(describe(segment, found))
+    await store(log)
+
+
+def describe(segment: Segment, found: DamagedRange) -> str:
+    """A sentence for the operator."""
+    where = (
+        f"{segment.path()} is damaged from byte {found.position} to {found.end_position} "
+        f"({found.reason})"
+    )
+    if found.offset == found.end_offset:
+        return f"{where}: no record was there, all are served"
+    return (
+        f"{where}: offsets {found.offset} to {found.end_offset - 1} are refused, all others are "
+        f"served; to go on, a consumer seeks to offset {found.end_offset}"
+    )
+
+
+async def store(log: PartitionLog) -> None:
+    """Write the known ranges down; without any the file goes. Raises DiskFault."""
+    path = f"{log.directory}/{names.DAMAGE_FILE}"
+    rows = [(each.base_offset, found) for each in log.segments for found in each.damaged]
+    try:
+        if rows:
+            await log.disk.replace_file(path, encode_ranges(rows))
+        else:
+            await log.disk.unlink(path)
+    except DiskFull:
+        return  # found again by a reader, the scrub, or written with the next one
+
+
+def load_ranges(disk: Disk, directory: str, segments: list[Segment]) -> None:
+    """Give segments the ranges that the file knows of; those of files that are gone or shorter are
+    forgotten.
+    """
+    try:
+        rows = decode_ranges(disk.read_file(f"{directory}/{names.DAMAGE_FILE}"))
+    except (FileNotFoundError, DiskFault):
+        return
+    by_base = {segment.base_offset: segment for segment in segments}
+    for base, found in rows:
+        segment = by_base.get(base)
+        if segment is not None and found.end_position <= segment.size:
+            segment.damaged = merged(segment.damaged, found)
+
+
+async def scan_across(
+    segment: Segment, visit: Callable[[BatchHeader, int], None], extent: Extent
+) -> tuple[DamagedRange, ...]:
+    """Walk a whole segment, over what is damaged: the ranges that were passed."""
+    ranges: tuple[DamagedRange, ...] = ()
+    position, offset = 0, segment.base_offset
+    while position < extent.size:
+        end = await scan(
+            segment, position, offset, visit, end=extent.size, is_gapless=extent.is_gapless
+        )
+        if end.reason is None:
+            break
+        found = await measure(segment, end.position, end.next_offset, end.reason, extent)
+        ranges = merged(ranges, found)
+        position, offset = found.end_position, found.end_offset
+    return ranges
+
+
+async def _next_intact(
+    segment: Segment, position: int, offset: int, extent: Extent
+) -> tuple[int, int]:
+    """(position, offset) of the first intact batch behind the broken one at `position`, or the
+    segment's end.
+    """
+    if position + HEADER_BYTES <= extent.size:
+        header = read_header(await segment.read_cold(position, HEADER_BYTES))
+        behind = position + header.size
+        if header.magic == MAGIC and header.size >= HEADER_BYTES and behind <= extent.size:
+            if behind == extent.size:
+                return behind, extent.end_offset
+            following = await intact_batch_at(segment, behind, offset, extent.end_offset)
+            if following is not None:
+                return behind, following.base_offset
+    at = position + 1
+    found = await find_batch(segment, at, extent.size, offset, extent.end_offset)
+    return found or (extent.size, extent.end_offset)
