@@ -27,7 +27,7 @@ from broker.log.reach import Reach, Want
 from broker.log.reading import PositionCache, ReadResult, plan_read
 from broker.log.recovery import Recovered, recover
 from broker.log.segment import Segment
-from broker.log.survey import Extent, store
+from broker.log.survey import store
 from broker.model import NO_TIMESTAMP, AppendResult
 from broker.ports import Disk, DiskFault, DiskFull, Worker
 from broker.records.batch import LOG_APPEND_TIME_BIT, assign, set_log_append_time, validate_batch
@@ -458,14 +458,6 @@ class PartitionLog:
         return Reach(
             self.segments, self.written_end_offset, written_size, self._is_gapless, self.epochs
         )
-
-    def extent(self, segment: Segment) -> Extent:
-        """What of `segment` is written, up to which offset."""
-        if segment is self._active:
-            size = self._undo[1] if self._staged else segment.size
-            return Extent(size, self.written_end_offset, self._is_gapless)
-        end_offset = self.segments[self.segments.index(segment) + 1].base_offset
-        return Extent(segment.size, end_offset, self._is_gapless)
 
     def damaged_ranges(self) -> list[DamagedRange]:
         """What is known to be unreadable at or above the log start."""

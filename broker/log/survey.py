@@ -39,7 +39,7 @@ async def survey(log: PartitionLog, segment: Segment, position: int) -> DamagedR
     """
     await log.load_index(segment)
     assert segment.index is not None, "the index is loaded"
-    extent = log.extent(segment)
+    extent = _extent_of(log, segment)
     offset, start = segment.index.floor_position(position)
     for known in segment.damaged:
         if known.end_position > start and known.position <= position:
@@ -58,6 +58,14 @@ async def survey(log: PartitionLog, segment: Segment, position: int) -> DamagedR
     found = await measure(segment, end.position, end.next_offset, end.reason, extent)
     await note(log, segment, found)
     return found
+
+
+def _extent_of(log: PartitionLog, segment: Segment) -> Extent:
+    reach = log.reach()
+    if segment is log.active:
+        return Extent(reach.written_size, reach.written_end_offset, reach.is_gapless)
+    end_offset = log.segments[log.segments.index(segment) + 1].base_offset
+    return Extent(segment.size, end_offset, reach.is_gapless)
 
 
 class _EpochCheck:

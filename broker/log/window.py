@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.log.age import bounds_of
 from broker.log.driving import refused
-from broker.log.reading import Want, segment_at
+from broker.log.reach import Want
+from broker.log.reading import segment_at
 from broker.ports import DiskFault
 from broker.records.batch import (
     HEADER,
