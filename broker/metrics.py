@@ -315,6 +315,26 @@ class Metrics:
     log_flush_duration_seconds: Histogram = _histogram(
         "hermes_log_flush_duration_seconds", "Writing what was staged for one partition."
     )
+    sync_rounds_total: Counter = _counter(
+        "hermes_sync_rounds_total",
+        "Sync rounds of topics with durability=fsync: direct (file by file) or by syncfs.",
+        ("way",),
+    )
+    synced_files_total: Counter = _counter(
+        "hermes_synced_files_total",
+        "Files that sync rounds made durable; divided by the rounds, the files of a round.",
+        ("way",),
+    )
+    sync_round_duration_seconds: Histogram = _histogram(
+        "hermes_sync_round_duration_seconds",
+        "What the device took for a sync round: every write of it waits that long.",
+        ("way",),
+    )
+    unsynced_bytes: Gauge = _gauge(
+        "hermes_unsynced_bytes",
+        "Bytes written to topics with durability=fsync that no sync round has made durable yet.",
+        computed=True,
+    )
     segments_rolled_total: Counter = _counter(
         "hermes_segments_rolled_total", "Segments closed for a new one."
     )

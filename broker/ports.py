@@ -87,15 +87,18 @@ class DiskFile(Protocol):
         """
 
     async def sync(self) -> None:
-        """fdatasync, off the loop. Raises DiskFault; after that the file's state is unknown for
-        good.
+        """fdatasync, off the loop: what was written before the call is durable. Raises DiskFault;
+        after that the file's state is unknown for good, and another sync would not tell.
         """
 
     def close(self) -> None: ...
 
 
 class Disk(Protocol):
-    """A directory tree that this process owns."""
+    """A directory tree that this process owns. `has_sync_all` says whether `sync_all` works."""
+
+    @property
+    def has_sync_all(self) -> bool: ...
 
     def exists(self, path: str) -> bool: ...
 
@@ -130,6 +133,12 @@ class Disk(Protocol):
 
     async def sync_directory(self, path: str) -> None:
         """Make the names in it durable. Raises FileNotFoundError, DiskFault."""
+
+    async def sync_all(self) -> None:
+        """What was written to the tree before the call, all its names too, is durable (syncfs).
+
+        Raises DiskFault: the state of every file that was not synced is unknown for good.
+        """
 
     async def unlink(self, path: str) -> None:
         """Off the loop; missing is fine."""

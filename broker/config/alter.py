@@ -2,7 +2,8 @@
 Pure.
 
 SET gives a value; DELETE removes the override, so that the default shows; APPEND and SUBTRACT edit
-a list, starting from the value in force. One setting may be changed once per request.
+a list, starting from the value in force. One setting may be changed once per request. A setting
+that mirrors another is never stored: its change is a change of that one.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from broker.config.setting import (
     ConfigError,
     Setting,
     SettingType,
+    contradiction,
     parse_value,
     to_kafka_value,
     unknown_name,
@@ -52,12 +54,18 @@ def decide_alter(
     result = dict(overrides)
     problems: list[str] = []
     seen: set[str] = set()
+    outcomes: dict[str, str | None] = {}
     for change in changes:
         try:
             if change.name in seen:
                 raise ValueError("is changed twice in one request")
             seen.add(change.name)
-            _apply(rows, result, in_force, change)
+            row = rows[change.name]
+            source = row if row.mirror is None else rows[row.mirror.name]
+            _apply(source, result, in_force, _in_words_of(source, row, change))
+            outcome = result.get(source.name)
+            if outcomes.setdefault(source.name, outcome) != outcome:
+                raise ValueError(contradiction(row, source))
         except KeyError:
             problems.append(unknown_name(change.name, rows))
         except ValueError as error:
@@ -76,13 +84,22 @@ def normalize(rows: Mapping[str, Setting], given: Mapping[str, str | None]) -> d
     return decide_alter(rows, {}, {}, changes)
 
 
+def _in_words_of(source: Setting, row: Setting, change: ConfigChange) -> ConfigChange:
+    """The change of `source` that the change of `row`, itself or its mirror, stands for. Raises
+    ValueError.
+    """
+    if row.mirror is None or change.operation != AlterOperation.SET or change.value is None:
+        return change._replace(name=source.name)
+    text = to_kafka_value(parse_value(row, change.value))
+    return change._replace(name=source.name, value=row.mirror.source_text(text))
+
+
 def _apply(
-    rows: Mapping[str, Setting],
+    row: Setting,
     overrides: dict[str, str],
     in_force: Mapping[str, str],
     change: ConfigChange,
 ) -> None:
-    row = rows[change.name]
     if change.operation not in AlterOperation._value2member_map_:
         raise ValueError(
             f"has no operation {change.operation}; there are SET, DELETE, APPEND and SUBTRACT"

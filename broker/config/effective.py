@@ -13,7 +13,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from broker.config.broker import BrokerSettings
-from broker.config.setting import Layer, Setting, resolve, settings_of, to_kafka_value
+from broker.config.setting import Layer, Mirror, Setting, resolve, settings_of, to_kafka_value
 from broker.config.topic import TopicSettings
 
 
@@ -85,16 +85,36 @@ def effective_topic_config(
     row: Setting, overrides: Mapping[str, str], broker: BrokerConfig
 ) -> EffectiveConfig:
     """One setting of a topic; `row` is from `settings_of(TopicSettings)`."""
+    default = settings_of(BrokerSettings)[row.broker_name]
+    if row.mirror is not None:
+        source = settings_of(TopicSettings)[row.mirror.name]
+        shown = effective_topic_config(source, overrides, broker)
+        names = {source.name: row.name, source.broker_name: default.name}
+        return _mirrored(row, row.mirror, names, shown)
     own: tuple[ConfigSynonym, ...] = ()
     if row.name in overrides:
         own = (ConfigSynonym(row.name, overrides[row.name], ConfigSource.TOPIC),)
-    default = settings_of(BrokerSettings)[row.broker_name]
     return _effective(row, row.name, (*own, *_broker_chain(default, broker)))
 
 
 def effective_broker_config(row: Setting, broker: BrokerConfig) -> EffectiveConfig:
     """One setting of a broker; `row` is from `settings_of(BrokerSettings)`."""
+    if row.mirror is not None:
+        source = settings_of(BrokerSettings)[row.mirror.name]
+        shown = effective_broker_config(source, broker)
+        return _mirrored(row, row.mirror, {source.name: row.name}, shown)
     return _effective(row, row.name, tuple(_broker_chain(row, broker)))
+
+
+def _mirrored(
+    row: Setting, mirror: Mirror, names: Mapping[str, str], shown: EffectiveConfig
+) -> EffectiveConfig:
+    """What is shown of the mirrored setting, in the words of `row`."""
+    chain = tuple(
+        ConfigSynonym(names[link.name], mirror.values[link.value], link.source)
+        for link in shown.chain
+    )
+    return _effective(row, row.name, chain)
 
 
 def _effective(row: Setting, name: str, chain: tuple[ConfigSynonym, ...]) -> EffectiveConfig:

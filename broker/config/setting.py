@@ -67,6 +67,19 @@ class Alias(NamedTuple):
     factor: int
 
 
+class Mirror(NamedTuple):
+    """That a setting says in other words what `name` of the same table says: it is never stored,
+    and to set it is to set that one. `values` has this setting's text for each of that one's.
+    """
+
+    name: str
+    values: Mapping[str, str]
+
+    def source_text(self, text: str) -> str:
+        """What the mirrored setting says where this one says `text`, which it can."""
+        return next(source for source, own in self.values.items() if own == text)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Setting:
     """One row of a table. `path` leads from the table's object to the value.
@@ -88,6 +101,7 @@ class Setting:
     aliases: tuple[Alias, ...] = ()
     broker_name: str = ""
     check: Callable[[Any], str | None] | None = None
+    mirror: Mirror | None = None
     path: tuple[str, ...] = ()
 
     def value_in(self, table: Any) -> Any:
@@ -130,8 +144,10 @@ def setting(  # noqa: PLR0913 - a row of a table has that many columns
     aliases: tuple[Alias, ...] = (),
     broker_name: str = "",
     check: Callable[[T], str | None] | None = None,
+    mirror: Mirror | None = None,
 ) -> T:
-    """A field of a table. `check` returns what is wrong with a parsed value, or None.
+    """A field of a table. `check` returns what is wrong with a parsed value, or None; of a setting
+    with a `mirror` it must refuse what the mirror has no words for.
 
     `broker_name` is the broker-wide default's name of a topic setting; `aliases` are further names
     of the setting in the broker's table (of the broker-wide default, for a topic setting), in
@@ -152,6 +168,7 @@ def setting(  # noqa: PLR0913 - a row of a table has that many columns
         aliases=aliases,
         broker_name=broker_name,
         check=check,
+        mirror=mirror,
     )
     field: Any = dataclasses.field(default=default, metadata={_SETTING: row})
     return cast("T", field)
@@ -182,7 +199,8 @@ def resolve(base: T, layers: Sequence[Layer]) -> T:
     """A copy of `base` with the layers' values, later layers winning. Raises ConfigError naming
     every problem.
 
-    Within a layer the setting's own name wins over its aliases, in their order.
+    Within a layer the setting's own name wins over its aliases, in their order; it and its mirror
+    may both be there when they say the same.
     """
     rows = settings_of(type(base))
     known = {
@@ -198,8 +216,11 @@ def resolve(base: T, layers: Sequence[Layer]) -> T:
             if name not in known
         )
         for row in rows.values():
-            _read_row(row, layer, values, problems)
-    result = _with_values(base, values)
+            if row.mirror is None:
+                _read_row(row, layer, values, problems)
+            else:
+                _read_mirror(row, row.mirror, rows[row.mirror.name], layer, values, problems)
+    result = _with_mirrors(_with_values(base, values), rows)
     problems.extend(broken_rules(result))
     if problems:
         raise ConfigError(problems)
@@ -262,12 +283,17 @@ def _rows(table: type[Any]) -> Iterator[Setting]:
             aliases = () if row.broker_name else row.aliases
             yield dataclasses.replace(row, path=(field.name,), aliases=aliases)
         elif _SECTION in field.metadata:
-            for row in (f.metadata[_SETTING] for f in dataclasses.fields(field.metadata[_SECTION])):
+            inner: list[Setting] = [
+                each.metadata[_SETTING] for each in dataclasses.fields(field.metadata[_SECTION])
+            ]
+            names = {row.name: row.broker_name or row.name for row in inner}
+            for row in inner:
                 attribute = row.name.replace(".", "_").replace("-", "_")
                 path = (field.name, attribute)
                 scope = Scope.CLUSTER if row.broker_name else row.scope
+                mirror = row.mirror and row.mirror._replace(name=names[row.mirror.name])
                 yield dataclasses.replace(
-                    row, name=row.broker_name or row.name, path=path, scope=scope
+                    row, name=names[row.name], path=path, scope=scope, mirror=mirror
                 )
 
 
@@ -282,6 +308,41 @@ def _read_row(
         except ValueError as error:
             problems.append(f"{layer.source}: {name}: {error}")
         return
+
+
+def _read_mirror(
+    row: Setting,
+    mirror: Mirror,
+    source: Setting,
+    layer: Layer,
+    values: dict[tuple[str, ...], Any],
+    problems: list[str],
+) -> None:
+    if row.name not in layer.values:
+        return
+    try:
+        text = to_kafka_value(parse_value(row, layer.values[row.name]))
+        wanted = parse_value(source, mirror.source_text(text))
+        if source.name in layer.values and values.get(source.path) != wanted:
+            raise ValueError(contradiction(row, source))
+        values[source.path] = wanted
+    except ValueError as error:
+        problems.append(f"{layer.source}: {row.name}: {error}")
+
+
+def contradiction(row: Setting, source: Setting) -> str:
+    """A sentence about a mirror and its source that do not say the same."""
+    return f"says in other words what {source.name} says, and they contradict: give one of them"
+
+
+def _with_mirrors(table: T, rows: Mapping[str, Setting]) -> T:
+    """The table with every mirror saying what its source says."""
+    values: dict[tuple[str, ...], Any] = {}
+    for row in rows.values():
+        if row.mirror is not None:
+            text = to_kafka_value(rows[row.mirror.name].value_in(table))
+            values[row.path] = parse_value(row, row.mirror.values[text])
+    return _with_values(table, values) if values else table
 
 
 def _parse_scaled(row: Setting, raw: object, factor: int) -> Any:

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from typing import Final
 
-from broker.config.setting import Alias, Scope, Unit, setting
+from broker.config.setting import Alias, Mirror, Scope, Unit, setting
 from broker.model import INT32_MAX, INT64_MAX
+
+FSYNC: Final = "fsync"
+REPLICATED: Final = "replicated"
 
 _TOPIC = Scope.TOPIC
 _HOUR_MS = 3_600_000
@@ -23,6 +27,25 @@ def _check_cleanup_policy(value: tuple[str, ...]) -> str | None:
 
 def _check_ttl(value: int) -> str | None:
     return "must be -1 (no limit) or at least 1 ms, found 0" if value == 0 else None
+
+
+def _check_flush_messages(value: int) -> str | None:
+    if value in (1, INT64_MAX):
+        return None
+    return (
+        f"must be 1 (each record is synced before it is acknowledged, as durability=fsync) or "
+        f"{INT64_MAX} (durability=replicated), found {value}: a sync now and then would promise "
+        "nothing about a record that was acknowledged in between"
+    )
+
+
+def _check_flush_ms(value: int) -> str | None:
+    if value == INT64_MAX:
+        return None
+    return (
+        f"must be {INT64_MAX}, found {value}: there are no timed syncs; set durability=fsync "
+        "(flush.messages=1), which syncs before it acknowledges"
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -239,15 +262,44 @@ class TopicSettings:
     )
     durability: str = setting(
         "durability",
-        "replicated",
-        "When a record counts as stored. replicated: when every in-sync replica has written it "
-        "to its operating "
-        "system (as Kafka does); a power cut of all of them may lose the last records. It is the "
-        "only value yet.",
-        choices=("replicated",),
+        FSYNC,
+        "When a record counts as stored, is visible and acknowledged. fsync: when every in-sync "
+        "replica has synced it to its disk, many records by one sync; a power cut of all of them "
+        "loses nothing. replicated: when every one has written it to its operating system (as "
+        "Kafka does); a power cut of all of them may lose the last records.",
+        choices=(FSYNC, REPLICATED),
         scope=_TOPIC,
         live=True,
         broker_name="hermes.durability",
+    )
+    flush_messages: int = setting(
+        "flush.messages",
+        1,
+        "Kafka's word for durability, for Kafka's tools: 1 is durability=fsync and "
+        f"{INT64_MAX} is durability=replicated. To set one is to set both; nothing else is "
+        "accepted.",
+        unit=Unit.COUNT,
+        minimum=1,
+        maximum=INT64_MAX,
+        scope=_TOPIC,
+        live=True,
+        broker_name="log.flush.interval.messages",
+        check=_check_flush_messages,
+        mirror=Mirror("durability", {FSYNC: "1", REPLICATED: str(INT64_MAX)}),
+    )
+    flush_ms: int = setting(
+        "flush.ms",
+        INT64_MAX,
+        "Kept for tools that show it. There are no timed syncs: durability=fsync syncs before it "
+        "acknowledges, so no record waits for one, and durability=replicated leaves it to the "
+        "operating system.",
+        unit=Unit.MS,
+        minimum=0,
+        maximum=INT64_MAX,
+        scope=_TOPIC,
+        live=True,
+        broker_name="log.flush.interval.ms",
+        check=_check_flush_ms,
     )
     record_validation: str = setting(
         "record.validation",
@@ -361,3 +413,8 @@ class TopicSettings:
                 f"retention.ms ({self.retention_ms}) must be above delivery.delay.ms "
                 f"({self.delivery_delay_ms}): records would be deleted before they are due"
             )
+
+    @property
+    def needs_sync(self) -> bool:
+        """Whether a record counts as stored only once it is synced."""
+        return self.durability == FSYNC

@@ -7,13 +7,15 @@ any more (KAFKA-13773).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import asyncio
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.log import names
 from broker.log.epochs import encode_epochs
 from broker.log.recovery import Recovered
+from broker.log.segment import Segment
 from broker.log.snapshot import Snapshot, encode_snapshot
-from broker.ports import DiskFault
+from broker.ports import DiskFault, DiskFull
 
 if TYPE_CHECKING:
     from broker.log.partition_log import PartitionLog
@@ -23,6 +25,21 @@ CHECKPOINT_BYTES: Final = 64 * 1024 * 1024
 """Written since the last checkpoint, this much makes another one due: a start after a kill scans
 little more.
 """
+
+
+class SyncMark(NamedTuple):
+    """What a sync that begins now will have made durable: all below `end_offset`, in `segments`
+    (those rolled over since the last sync, then the active one), and their names.
+    """
+
+    end_offset: int
+    segments: tuple[Segment, ...]
+    names_changed: int
+
+    @property
+    def file_count(self) -> int:
+        """Files to be synced."""
+        return len(self.segments)
 
 
 class Checkpoints:
@@ -36,6 +53,7 @@ class Checkpoints:
         "_names_synced",
         "_position",
         "_snapshot_offsets",
+        "_sync_lock",
         "is_under_way",
         "names_changed",
         "synced_end_offset",
@@ -55,6 +73,7 @@ class Checkpoints:
         """Grows with every change; a process that was killed may have left one unsynced."""
         self._names_synced = 0
         self.unsynced_closed = found.unsynced_closed
+        self._sync_lock = asyncio.Lock()
 
     @property
     def offset(self) -> int:
@@ -77,27 +96,42 @@ class Checkpoints:
         """The segment in which a restart begins to scan."""
         return self._key[2]
 
-    async def sync(self, log: PartitionLog) -> int:
-        """As `PartitionLog.sync`."""
-        end = log.written_end_offset
-        names_changed = self.names_changed
+    def begin_sync(self, log: PartitionLog) -> SyncMark:
+        """What is written now."""
         closed = [segment for segment in self.unsynced_closed if segment in log.segments]
-        try:
-            for segment in [*closed, log.active]:
-                await segment.sync()
-            if names_changed != self._names_synced:
-                await log.disk.sync_directory(log.directory)
-                self._names_synced = max(self._names_synced, names_changed)
-        except DiskFault as fault:
-            log.go_offline(fault)
-            raise
-        except FileNotFoundError as error:
-            missing = DiskFault(log.directory, "a segment's file is missing")
-            log.go_offline(missing)
-            raise missing from error
-        self.unsynced_closed = [each for each in self.unsynced_closed if each not in closed]
-        self.synced_end_offset = max(self.synced_end_offset, end)
-        return end
+        return SyncMark(log.written_end_offset, (*closed, log.active), self.names_changed)
+
+    async def sync(self, log: PartitionLog, mark: SyncMark) -> None:
+        """As `PartitionLog.sync_to`. One at a time: of two syncs of one file only one is told of
+        an error, and the other must not take it for written.
+        """
+        async with self._sync_lock:
+            log.check_online()
+            try:
+                for segment in mark.segments:
+                    await segment.sync()
+                if mark.names_changed > self._names_synced:
+                    await log.disk.sync_directory(log.directory)
+            except DiskFull as full:  # as final as any fault: the pages count as written now
+                fault = DiskFault(full.path, f"at a sync: {full.reason}")
+                log.go_offline(fault)
+                raise fault from full
+            except DiskFault as fault:
+                log.go_offline(fault)
+                raise
+            except FileNotFoundError as error:
+                missing = DiskFault(log.directory, "a segment's file is missing")
+                log.go_offline(missing)
+                raise missing from error
+            self.finish_sync(mark)
+
+    def finish_sync(self, mark: SyncMark) -> None:
+        """What `mark` names is durable, its directory's names too."""
+        synced = mark.segments[:-1]
+        if synced:
+            self.unsynced_closed = [each for each in self.unsynced_closed if each not in synced]
+        self._names_synced = max(self._names_synced, mark.names_changed)
+        self.synced_end_offset = max(self.synced_end_offset, mark.end_offset)
 
     async def take(self, log: PartitionLog) -> None:
         """As `PartitionLog.checkpoint`. All of it is captured before the first wait."""
@@ -121,7 +155,7 @@ class Checkpoints:
         epochs = list(log.epochs.entries)
         self.is_under_way = True
         try:
-            await self.sync(log)
+            await self.sync(log, self.begin_sync(log))
             await active.write_index(index_files)
             if epochs != self._epochs_written:
                 await log.disk.replace_file(

@@ -13,7 +13,7 @@ from typing import Final
 
 from broker.errors import ErrorCode, Refusal
 from broker.log import cleanable, cleaner, driving, lookup, names, retention, rolling
-from broker.log.checkpoint import Checkpoints
+from broker.log.checkpoint import Checkpoints, SyncMark
 from broker.log.cleaner import Cleaned, CleanLimits
 from broker.log.config import LOG_APPEND_TIME, LogConfig
 from broker.log.damage import DamagedRange
@@ -544,12 +544,36 @@ class PartitionLog:
         """
         return await cleaner.clean(self, worker, now_wall_ms, limits)
 
+    @property
+    def synced_end_offset(self) -> int:
+        """What is below it survives a loss of power."""
+        return min(self.checkpoints.synced_end_offset, self.written_end_offset)
+
     async def sync(self) -> int:
         """Make everything written so far durable; the end offset that is durable now.
 
         Raises DiskFault: the log is offline then, since what the file holds is not known any more.
         """
-        return await self.checkpoints.sync(self)
+        mark = self.begin_sync()
+        await self.sync_to(mark)
+        return mark.end_offset
+
+    def begin_sync(self) -> SyncMark:
+        """What is written now, for `sync_to`, or for `finish_sync` after a sync of everything that
+        began later.
+        """
+        return self.checkpoints.begin_sync(self)
+
+    async def sync_to(self, mark: SyncMark) -> None:
+        """As `sync`, of what `begin_sync` named. Raises Refusal for a log that is offline."""
+        await self.checkpoints.sync(self, mark)
+
+    def finish_sync(self, mark: SyncMark) -> bool:
+        """Somebody else has synced what `mark` names; False when the log went offline meanwhile."""
+        if self._offline_reason:
+            return False
+        self.checkpoints.finish_sync(mark)
+        return True
 
     async def checkpoint(self) -> None:
         """Sync, then write a snapshot, so that the next start scans only what comes after.

@@ -22,12 +22,15 @@ from typing import Final, TypeVar
 
 from broker.ports import Buffer, DiskFault, DiskFull
 from broker.runtime.directory_lock import DirectoryLock
+from broker.runtime.linux import has_honest_syncfs, sync_file_system
 from broker.runtime.writeback import AHEAD_BYTES, Writeback, WritebackThread
 
 READER_THREADS: Final = 4
 """Cold reads at a time; more wait in line."""
 WRITER_THREADS: Final = 4
-"""Syncs, creates and unlinks at a time."""
+"""Creates, unlinks and syncs of directories at a time."""
+SYNC_THREADS: Final = 4
+"""Syncs of files at a time; they have threads of their own, so that none waits for a deletion."""
 IOVEC_MAX: Final = 1024
 """Buffers in one writev (Linux's UIO_MAXIOV)."""
 WARM_READ_BYTES: Final = 1 << 20
@@ -47,6 +50,7 @@ class SystemDisk:
         self.root = Path(root)
         try:
             _make_root(self.root)
+            root_descriptor = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except FileExistsError as error:
             reason = "this is a file: choose a directory, or another name for a new one"
             raise DiskFault(str(root), reason) from error
@@ -55,7 +59,10 @@ class SystemDisk:
             raise DiskFault(str(root), reason) from error
         self._readers = ThreadPoolExecutor(READER_THREADS, thread_name_prefix="disk-read")
         self._writers = ThreadPoolExecutor(WRITER_THREADS, thread_name_prefix="disk-write")
+        self._syncers = ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="disk-sync")
         self.writeback = WritebackThread()
+        self._root_users = _Users(root_descriptor)
+        self.has_sync_all = has_honest_syncfs()
         self._temporary_numbers = count()
         self._scratch = bytearray(WARM_READ_BYTES)
         self._lock: DirectoryLock | None = None
@@ -71,7 +78,9 @@ class SystemDisk:
         """Release the threads and the lock; never waits for the device."""
         self._readers.shutdown(wait=False, cancel_futures=True)
         self._writers.shutdown(wait=False, cancel_futures=True)
+        self._syncers.shutdown(wait=False, cancel_futures=True)
         self.writeback.close()
+        self._root_users.close()
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -121,6 +130,9 @@ class SystemDisk:
     async def sync_directory(self, path: str) -> None:
         await self.run_write(path, _sync_directory, self._at(path))
 
+    async def sync_all(self) -> None:
+        await self.run_sync("", self._root_users.run(sync_file_system))
+
     async def unlink(self, path: str) -> None:
         await self.run_write(path, _unlink, self._at(path))
 
@@ -144,6 +156,10 @@ class SystemDisk:
     async def run_write(self, path: str, function: Callable[..., T], *arguments: object) -> T:
         """A call of this module in a writer thread."""
         return await self._run(self._writers, path, function, arguments)
+
+    async def run_sync(self, path: str, function: Callable[..., T], *arguments: object) -> T:
+        """A call of this module in a sync thread."""
+        return await self._run(self._syncers, path, function, arguments)
 
     async def run_writeback(self, path: str, function: Callable[..., T], *arguments: object) -> T:
         """A call of this module in the writeback thread, after the steps that were begun."""
@@ -230,7 +246,7 @@ class SystemFile:
             self._writeback.note_trimmed(self._size)
 
     async def sync(self) -> None:
-        await self._disk.run_write(self._path, self._users.run(_fdatasync))
+        await self._disk.run_sync(self._path, self._users.run(_fdatasync))
 
     def close(self) -> None:
         """Closing twice is fine."""

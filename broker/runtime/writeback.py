@@ -17,6 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
 
+from broker.runtime.linux import linux_call
+
 STEP_BYTES: Final = 4 * 1024 * 1024
 """Appended since the last step, this much goes to the device."""
 AHEAD_BYTES: Final = 64 * 1024 * 1024
@@ -33,19 +35,8 @@ _KEEP_SIZE: Final = 1  # FALLOC_FL_KEEP_SIZE
 _START_WRITING: Final = 2  # SYNC_FILE_RANGE_WRITE: starts, neither waits nor reports
 
 
-def _linux_call(name: str, *arguments: type[ctypes._SimpleCData[int]]) -> Callable[..., int] | None:
-    """The C library's function, which releases the GIL; None where there is none."""
-    try:
-        function = getattr(ctypes.CDLL(None), name)
-    except (AttributeError, OSError):
-        return None
-    function.argtypes = arguments
-    function.restype = ctypes.c_int
-    return function  # type: ignore[no-any-return]
-
-
-_fallocate = _linux_call("fallocate", ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
-_sync_file_range = _linux_call(
+_fallocate = linux_call("fallocate", ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+_sync_file_range = linux_call(
     "sync_file_range", ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint
 )
 

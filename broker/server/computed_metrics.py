@@ -125,6 +125,10 @@ async def _has_current_window(partition: Partition) -> bool:
     return await is_current(partition) and partition.window is not None
 
 
+async def _unsynced_bytes(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
+    yield (), sum(partition.unsynced_bytes for partition in broker.partitions.all())
+
+
 async def _groups(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
     for state, count in broker.groups.groups_by_state().items():
         yield (state,), count
@@ -228,6 +232,7 @@ COMPUTED: Final[dict[str, Source]] = {
     "hermes_high_watermark": _high_watermarks,
     "hermes_delivery_delayed_records": _delayed,
     "hermes_delivery_expired_records": _expired,
+    "hermes_unsynced_bytes": _unsynced_bytes,
     "hermes_groups": _groups,
     "hermes_group_members": _group_members,
     "hermes_group_committed_offset": _committed_offsets,

@@ -46,6 +46,7 @@ from broker.server.routes import build_routes
 from broker.server.space import DiskSpace
 from broker.server.startup import StartupError
 from broker.server.storage import prepare_directories
+from broker.server.syncing import SyncRounds
 from broker.server.turn import Turn
 from broker.server.waiting import Deadline, Deadlines
 
@@ -103,6 +104,7 @@ class Broker:
         self.maintenance = Maintenance(self)
         self.space = DiskSpace(self)
         self.openings = Openings(worker, self.metrics)
+        self.sync_rounds = SyncRounds(disk, clock, self.metrics, self.turn)
         self.partitions = PartitionRegistry(self)
         self.catalog = Catalog(self)
         self.groups = GroupCoordinator(self)
@@ -154,6 +156,7 @@ class Broker:
 
     async def _start(self) -> None:
         await self._tasks.start()
+        self.spawn(self.sync_rounds.run())
         await self._claim()
         await prepare_directories(self.disk)
         await self.catalog.load()

@@ -8,13 +8,12 @@ high watermark.
 | deleted | its topic is gone                      | UNKNOWN_TOPIC_OR_PARTITION |                  |
 
 Acks and fetches follow the high watermark, never the append: a record is published after its write
-completed.
+completed, with `durability=fsync` after the sync round that took it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -22,6 +21,7 @@ import structlog
 
 from broker.config.topic import TopicSettings
 from broker.errors import ErrorCode, Refusal
+from broker.log.checkpoint import SyncMark
 from broker.log.config import LogConfig
 from broker.log.partition_log import PartitionLog
 from broker.log.reading import ReadResult
@@ -30,6 +30,7 @@ from broker.model import AppendResult, BrokerId, TopicId
 from broker.ports import Clock, DiskFault, DiskFull
 from broker.records.build import build_batch
 from broker.replication.leader import Effect, PartitionLeader
+from broker.server.acks import ACKS_ALL, Ack, OnDone, WaitingAcks, fail_acks
 from broker.server.delivery import DeliveryWindow, WindowHost, has_window
 from broker.server.limits import LogLines
 from broker.server.log_settings import intake_of
@@ -38,7 +39,6 @@ from broker.server.waiting import Deadline
 
 _log = structlog.get_logger("hermes.partition")
 
-OnDone = Callable[[ErrorCode], None]
 TO_HIGH_WATERMARK: Final = -1
 """In place of an offset up to which records are deleted."""
 OFFLINE_MESSAGE: Final = "the partition is offline after a storage fault: see the broker's log"
@@ -61,6 +61,7 @@ class Surroundings(NamedTuple):
     turn: Turn
     metrics: Metrics
     on_roll_due: Callable[[Partition], None]
+    on_sync_due: Callable[[Partition], None]
     full_lines: LogLines
     space: Space
     call_later: Callable[[float, Callable[[], None]], Deadline]
@@ -77,16 +78,13 @@ class ParkedFetch(Protocol):
         """The partition went offline, was deleted, or may have more: look again."""
 
 
-Ack = tuple[int, OnDone, bool]
-"""(end offset, whom to tell, is_all): told once all below the end is written, or committed."""
-
-
 class Partition:
     """See the module. `high_watermark` and `leader_epoch` are what clients see. `intake` says how a
     client's batch is opened before it is staged, None: not at all.
     """
 
     __slots__ = (
+        "_acks",
         "_around",
         "_damage_reported",
         "_deletion",
@@ -95,7 +93,6 @@ class Partition:
         "_leader",
         "_log",
         "_parked",
-        "_pending",
         "_staged",
         "_staged_bytes",
         "high_watermark",
@@ -110,6 +107,7 @@ class Partition:
         "topic",
         "topic_id",
         "topic_metrics",
+        "unsynced_bytes",
         "window",
     )
 
@@ -148,7 +146,8 @@ class Partition:
         self._staged_bytes = 0
         self._is_dirty = False
         self._in_sync_count = 0
-        self._pending: deque[Ack] = deque()
+        self._acks = WaitingAcks()
+        self.unsynced_bytes = 0
         self._parked: dict[ParkedFetch, None] = {}
         self.window: DeliveryWindow | None = None
         if log is not None:
@@ -227,9 +226,14 @@ class Partition:
         """The topic's settings changed."""
         self.settings = settings
         self.intake = intake_of(settings, config.batch_rules())
-        if self._log is not None:
-            self._log.configure(config)
-            self._settle_window(self._log, floor=self.high_watermark)
+        log, leader = self._log, self._leader
+        if log is None or leader is None:
+            return
+        log.configure(config)
+        if settings.needs_sync != leader.needs_sync and self.offline_reason is None:
+            self._commit(leader, leader.on_durability(needs_sync=settings.needs_sync), 0)
+            self._sync_soon(leader)
+        self._settle_window(log, floor=self.high_watermark)
 
     # appending
 
@@ -238,22 +242,22 @@ class Partition:
         batch: memoryview,
         on_done: OnDone,
         *,
-        is_all: bool,
+        acks: int,
         now_wall_ms: int,
         is_client: bool = True,
     ) -> AppendResult:
         """Validate `batch`, give it its offsets, have it written before this turn of the loop
         ends.
 
-        `on_done` is called once, later: after the write, or with `is_all` once the high watermark
-        has passed it. `batch` must stay as it is until the turn is settled. Raises Refusal.
+        `on_done` is called once, later: when the batch has what `acks` asks for (the table of
+        `acks`). `batch` must stay as it is until the turn is settled. Raises Refusal.
         """
         if self._log is None or self.offline_reason is not None:
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, OFFLINE_MESSAGE)
         result = self._log.stage(
             batch, leader_epoch=self.leader_epoch, now_wall_ms=now_wall_ms, is_client=is_client
         )
-        self._staged.append((result[1] + 1, on_done, is_all))
+        self._staged.append((result[1] + 1, on_done, acks))
         if result[4]:
             self._around.metrics.duplicate_batches_total.add(1)
         else:
@@ -273,7 +277,7 @@ class Partition:
         now_wall_ms = self._around.clock.wall_ms()
         batch = memoryview(build_batch(records, timestamp_ms=now_wall_ms))
         return self.stage(
-            batch, on_done, is_all=True, now_wall_ms=now_wall_ms, is_client=False
+            batch, on_done, acks=ACKS_ALL, now_wall_ms=now_wall_ms, is_client=False
         ).base_offset
 
     def flush(self) -> None:
@@ -285,7 +289,7 @@ class Partition:
         size, self._staged_bytes = self._staged_bytes, 0
         log, leader = self._log, self._leader
         if log is None or leader is None or self.offline_reason is not None:
-            self._fail(staged, self._offline_code)
+            fail_acks(staged, self._offline_code)
             return
         try:
             effects = self._write(log, leader, size)
@@ -300,18 +304,21 @@ class Partition:
                     fault=str(fault),
                     unlogged_before=self._around.full_lines.take_suppressed(),
                 )
-            self._fail(staged, ErrorCode.KAFKA_STORAGE_ERROR)
+            fail_acks(staged, ErrorCode.KAFKA_STORAGE_ERROR)
             return
         except DiskFault as fault:
             self.take_offline(str(fault))
-            self._fail(staged, ErrorCode.KAFKA_STORAGE_ERROR)
+            fail_acks(staged, ErrorCode.KAFKA_STORAGE_ERROR)
             return
         except Exception as error:  # noqa: BLE001 - a broken invariant ends its owner, the partition
             _log.error("a partition broke an invariant", partition=str(self), exc_info=error)
             self.take_offline(f"broken invariant: {error}")
-            self._fail(staged, ErrorCode.KAFKA_STORAGE_ERROR)
+            fail_acks(staged, ErrorCode.KAFKA_STORAGE_ERROR)
             return
-        self._acknowledge(staged)
+        self._settle_acks(leader, staged)
+        if leader.needs_sync and size:
+            self.unsynced_bytes += size
+            self._around.on_sync_due(self)
         if log.needs_roll and not self.is_rolling:
             self.is_rolling = True
             self._around.on_roll_due(self)
@@ -330,7 +337,35 @@ class Partition:
         end_offset = log.written_end_offset
         self.topic_metrics.bytes_in.value += size
         self.topic_metrics.records_in.value += end_offset - leader.written_end_offset
-        return leader.on_written(leader.broker_id, end_offset)
+        return leader.on_written(end_offset)
+
+    # syncing
+
+    def begin_sync(self) -> tuple[PartitionLog, SyncMark, int] | None:
+        """The log, what a sync that begins now will have made durable, and its bytes; None when the
+        partition is offline.
+        """
+        log = self._log
+        if log is None or self.offline_reason is not None:
+            return None
+        return log, log.begin_sync(), self.unsynced_bytes
+
+    def on_synced(self, end_offset: int, size: int) -> None:
+        """What is below `end_offset` is durable, `size` more bytes than before: answer and wake
+        whoever may go on. Never raises.
+        """
+        self.unsynced_bytes -= size
+        leader = self._leader
+        if leader is None or self.offline_reason is not None:
+            return
+        try:
+            self._commit(leader, leader.on_synced(end_offset), size)
+        except AssertionError as error:
+            self.take_offline(f"broken invariant: {error}")
+
+    def _sync_soon(self, leader: PartitionLeader) -> None:
+        if leader.needs_sync and leader.synced_end_offset < leader.written_end_offset:
+            self._around.on_sync_due(self)
 
     # reading
 
@@ -452,15 +487,22 @@ class Partition:
 
     def _lead(self, log: PartitionLog) -> None:
         end = log.written_end_offset
-        self._leader = PartitionLeader(
+        self._leader = leader = PartitionLeader(
             self._around.broker_id,
             self.leader_epoch,
             high_watermark=log.log_start_offset,
             written_end_offset=end,
+            synced_end_offset=log.synced_end_offset,
+            needs_sync=self.settings.needs_sync,
         )
-        self._carry_out(self._leader.on_elected(), 0)
-        self.high_watermark = self._leader.high_watermark
-        self._in_sync_count = len(self._leader.in_sync_replicas)
+        self._carry_out(leader.on_elected(), 0)
+        self.high_watermark = leader.high_watermark
+        self._in_sync_count = len(leader.in_sync_replicas)
+        self._sync_soon(leader)
+
+    def _commit(self, leader: PartitionLeader, effects: Sequence[Effect], size: int) -> None:
+        self._carry_out(effects, size)
+        self._settle_acks(leader, ())
 
     def _settle_window(self, log: PartitionLog, *, floor: int) -> None:
         """Begin, change or end the delivery window; what lies below `floor` was visible already."""
@@ -509,34 +551,16 @@ class Partition:
         for fetch in list(self._parked):
             fetch.on_changed(self)
 
-    def _acknowledge(self, written: Sequence[Ack]) -> None:
-        """Tell those whose batches are written, or committed; the others wait for the watermark."""
-        pending = self._pending
-        none = ErrorCode.NONE
-        while pending and pending[0][0] <= self.high_watermark:
-            _tell(pending.popleft()[1], none)
-        for ack in written:
-            end_offset, on_done, is_all = ack
-            if is_all and end_offset > self.high_watermark:
-                pending.append(ack)
-            else:
-                _tell(on_done, none)
+    def _settle_acks(self, leader: PartitionLeader, written: Sequence[Ack]) -> None:
+        self._acks.settle(
+            written,
+            high_watermark=leader.high_watermark,
+            stored_end_offset=leader.stored_end_offset,
+        )
 
     def _dismiss(self, error: ErrorCode) -> None:
-        pending, self._pending = self._pending, deque()
-        self._fail(pending, error)
+        self._acks.fail(error)
         self._look_again()
-
-    def _fail(self, acks: Sequence[Ack], error: ErrorCode) -> None:
-        for _end_offset, on_done, _is_all in acks:
-            _tell(on_done, error)
-
-
-def _tell(on_done: OnDone, error: ErrorCode) -> None:
-    try:
-        on_done(error)
-    except Exception as failure:  # noqa: BLE001 - the bug of one who waits must not stop the others
-        _log.error("an acknowledgement could not be delivered", exc_info=failure)
 
 
 class TopicMetrics:

@@ -19,9 +19,10 @@ from broker.log.partition_file import read_identity
 from broker.log.partition_log import PartitionLog
 from broker.model import TopicId
 from broker.ports import DiskFault, DiskFull
+from broker.server.acks import OnDone
 from broker.server.limits import LogLines
 from broker.server.log_settings import log_config
-from broker.server.partition import OnDone, ParkedFetch, Partition, Surroundings
+from broker.server.partition import ParkedFetch, Partition, Surroundings
 from broker.server.storage import discard_partition, discard_unknown_topics
 from broker.server.topics import Topic
 
@@ -204,6 +205,7 @@ class PartitionRegistry:
             broker.turn,
             broker.metrics,
             broker.maintenance.roll_soon,
+            broker.sync_rounds.add,
             self._full_lines,
             broker.space,
             broker.call_later,

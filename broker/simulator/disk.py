@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from random import Random
@@ -49,11 +49,34 @@ class HostFaults:
 
 @dataclass(slots=True, eq=False)
 class Inode:
-    """One file. `synced` is its content at the last sync."""
+    """One file. `synced` is its content when the last sync began; `rewrites` counts what changed
+    it in place since it was made, `synced_rewrites` those that `synced` has.
+    """
 
     content: bytearray = field(default_factory=bytearray)
-    synced: bytes = b""
+    synced: bytearray = field(default_factory=bytearray)
     is_dirty: bool = False
+    rewrites: int = 0
+    synced_rewrites: int = 0
+
+    def begin_sync(self) -> Callable[[], None]:
+        """What is to be called when the sync is over: the content as it is now is durable then,
+        what is written meanwhile is not.
+        """
+        rewrites = self.rewrites
+        base = len(self.synced) if rewrites == self.synced_rewrites else 0
+        tail = bytes(memoryview(self.content)[base:])
+
+        def finish() -> None:
+            if rewrites > self.synced_rewrites or len(self.synced) < base + len(tail):
+                if rewrites < self.synced_rewrites:
+                    return  # a sync that began later was over first
+                self.synced[base:] = tail
+                self.synced_rewrites = rewrites
+            is_same = self.rewrites == self.synced_rewrites
+            self.is_dirty = not is_same or len(self.synced) != len(self.content)
+
+        return finish
 
 
 @dataclass(slots=True, eq=False)
@@ -146,14 +169,21 @@ class DiskImage:
         self._unsynced.append(links)
         self.note_change()
 
-    def sync_names(self, directory: Directory) -> None:
-        """The names in `directory` are durable, and every earlier change that they hang on."""
+    def unsynced_changes(self) -> list[tuple[Link, ...]]:
+        """The changes of names that are not durable, in their order."""
+        return list(self._unsynced)
+
+    def sync_names(self, directory: Directory | None, changes: Sequence[tuple[Link, ...]]) -> None:
+        """Of `changes` those in `directory` are durable, and every earlier one that they hang on;
+        without a directory all of them.
+        """
+        asked = {id(links) for links in changes}
         wanted = {id(directory)}
         durable: list[tuple[Link, ...]] = []
         kept: list[tuple[Link, ...]] = []
         for links in reversed(self._unsynced):
             touched = {id(link[0]) for link in links}
-            if touched & wanted:
+            if id(links) in asked and (directory is None or touched & wanted):
                 wanted |= touched
                 durable.append(links)
             else:
@@ -162,6 +192,16 @@ class DiskImage:
             _apply(links, is_synced=True)
         self._unsynced = kept[::-1]
         self.note_change()
+
+    def dirty_files(self) -> Iterator[Inode]:
+        """Every file that has a name and unsynced content."""
+        pending = [self.root]
+        while pending:
+            for node in pending.pop().entries.values():
+                if isinstance(node, Directory):
+                    pending.append(node)
+                elif node.is_dirty:
+                    yield node
 
     def cut_power(self, cut: PowerCut = ANY_POWER_CUT) -> None:
         """The host loses power: of each directory's changes any first part survives (a rename
@@ -185,7 +225,8 @@ class DiskImage:
                 self._restore(node, cut)
             elif node.is_dirty:
                 node.content = self._left_of(node, cut.kept)
-                node.synced = bytes(node.content)
+                node.synced = bytearray(node.content)
+                node.synced_rewrites = node.rewrites
                 node.is_dirty = False
 
     def _left_of(self, inode: Inode, kept: Kept) -> bytearray:
@@ -242,6 +283,8 @@ def _apply(links: Sequence[Link], *, is_synced: bool) -> None:
 class SimulatedDisk:
     """Implements `ports.Disk` for one process."""
 
+    has_sync_all = True
+
     def __init__(self, loop: SimulatedLoop, process: Process, image: DiskImage) -> None:
         self.loop = loop
         self.process = process
@@ -279,13 +322,13 @@ class SimulatedDisk:
         await self.pause()
         self.check_space(path)
         directory, name = self._place(path)
-        inode = Inode(bytearray(content), bytes(content))
+        inode = Inode(bytearray(content), bytearray(content))
         self._change((directory, f"{name}.new.tmp", inode))
         await self.pause()  # a kill here leaves the temporary file
         self._change((directory, f"{name}.new.tmp", None), (directory, name, inode))
         await self.pause()
         if self.process.is_alive:
-            self.image.sync_names(directory)
+            self.image.sync_names(directory, self.image.unsynced_changes())
 
     async def make_directory(self, path: str) -> None:
         await self.pause()
@@ -305,12 +348,23 @@ class SimulatedDisk:
         self._change((*self._place(source), None), (*self._place(target), node))
 
     async def sync_directory(self, path: str) -> None:
+        changes = self.image.unsynced_changes()
         await self.pause()
         node = self.image.find(path)
         if not isinstance(node, Directory):
             raise FileNotFoundError(path)
         if self.process.is_alive:
-            self.image.sync_names(node)
+            self.image.sync_names(node, changes)
+
+    async def sync_all(self) -> None:
+        finishes = [inode.begin_sync() for inode in self.image.dirty_files()]
+        changes = self.image.unsynced_changes()
+        await self.pause()
+        self.check_error("")
+        if self.process.is_alive:
+            for finish in finishes:
+                finish()
+            self.image.sync_names(None, changes)
 
     async def unlink(self, path: str) -> None:
         await self.pause()
@@ -415,6 +469,7 @@ class SimulatedFile:
         self._disk.check_error(self._path)
         if self._disk.process.is_alive:
             self._inode.is_dirty = True
+            self._inode.rewrites += 1
             self._inode.content[position : position + len(chunk)] = chunk
             self._disk.image.note_change()
 
@@ -434,6 +489,7 @@ class SimulatedFile:
         self._check_open()
         if self._disk.process.is_alive:
             self._inode.is_dirty = True
+            self._inode.rewrites += 1
             content = self._inode.content
             content.extend(bytes(max(0, size - len(content))))
             del content[size:]
@@ -446,11 +502,11 @@ class SimulatedFile:
 
     async def sync(self) -> None:
         self._check_open()
+        finish = self._inode.begin_sync()
         await self._disk.pause()
         self._disk.check_error(self._path)
         if self._disk.process.is_alive:
-            self._inode.synced = bytes(self._inode.content)
-            self._inode.is_dirty = False
+            finish()
             self._disk.image.note_change()
 
     def close(self) -> None:

@@ -76,7 +76,7 @@ COMMON: Final = (
 CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "cleanup.policy": ("delete", "compact", "compact,delete"),
     "compression.type": ("producer", "uncompressed", "gzip", "lz4", "snappy", "zstd"),
-    "durability": ("replicated",),
+    "durability": ("fsync", "replicated"),
     "message.timestamp.type": ("CreateTime", "LogAppendTime"),
     "record.validation": ("header", "full"),
 }

@@ -47,6 +47,66 @@ def test_a_value_nobody_gave_is_the_default_and_restart_settings_are_read_only()
     assert not effective_broker_config(BROKER["num.partitions"], layers).is_read_only
 
 
+NEVER = str(2**63 - 1)
+
+
+def test_kafkas_word_for_durability_shows_the_same_values_from_the_same_places() -> None:
+    static = load(BrokerSettings, [Layer("file", {"log.flush.interval.messages": NEVER})])
+    layers = BrokerConfig(static, {"hermes.durability": "fsync"}, {})
+    overrides = {"durability": "replicated"}
+    found = effective_topic_config(TOPIC["flush.messages"], overrides, layers)
+    assert found.chain == (
+        ("flush.messages", NEVER, ConfigSource.TOPIC),
+        ("log.flush.interval.messages", "1", ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        ("log.flush.interval.messages", NEVER, ConfigSource.STATIC_BROKER),
+        ("log.flush.interval.messages", "1", ConfigSource.DEFAULT),
+    )
+    ours = effective_topic_config(TOPIC["durability"], overrides, layers)
+    assert [link.value for link in ours.chain] == ["replicated", "fsync", "replicated", "fsync"]
+    broker = effective_broker_config(BROKER["log.flush.interval.messages"], layers)
+    assert (broker.value, broker.source) == ("1", ConfigSource.DYNAMIC_DEFAULT_BROKER)
+    assert not topic_settings(layers.snapshot().topic_defaults, overrides).needs_sync
+
+
+def test_kafkas_word_for_durability_is_stored_as_durability() -> None:
+    said = [change("flush.messages", AlterOperation.SET, "1")]
+    assert decide_alter(TOPIC, {}, {}, said) == {"durability": "fsync"}
+    unsaid = [change("flush.messages", AlterOperation.SET, NEVER)]
+    assert decide_alter(TOPIC, {"durability": "fsync"}, {}, unsaid) == {"durability": "replicated"}
+    gone = [change("flush.messages", AlterOperation.DELETE)]
+    assert decide_alter(TOPIC, {"durability": "fsync"}, {}, gone) == {}
+    default = [change("log.flush.interval.messages", AlterOperation.SET, "1")]
+    assert decide_alter(BROKER, {}, {}, default) == {"hermes.durability": "fsync"}
+
+
+def test_both_words_for_durability_may_be_given_when_they_agree() -> None:
+    both = {"durability": "fsync", "flush.messages": "1"}
+    assert normalize(TOPIC, both) == {"durability": "fsync"}
+    with pytest.raises(ConfigError, match="contradict: give one"):
+        normalize(TOPIC, {"durability": "fsync", "flush.messages": NEVER})
+    with pytest.raises(ConfigError, match="contradict: give one"):
+        load(
+            BrokerSettings,
+            [Layer("file", {"hermes.durability": "fsync", "log.flush.interval.messages": NEVER})],
+        )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("flush.messages", "1000", "must be 1 .* or 9223372036854775807 .*, found 1000"),
+        ("flush.messages", "0", "must be at least 1"),
+        ("flush.ms", "1000", "there are no timed syncs; set durability=fsync"),
+        ("durability", "disk", "must be one of fsync, replicated"),
+    ],
+)
+def test_what_durability_cannot_say_is_refused_with_what_to_set(
+    name: str, value: str, reason: str
+) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        normalize(TOPIC, {name: value})
+
+
 def test_topic_settings_fall_back_to_the_brokers_defaults() -> None:
     defaults = TopicSettings(retention_ms=5)
     settings = topic_settings(defaults, {"segment.bytes": "2048"})

@@ -131,7 +131,8 @@ def test_the_requirements_defaults() -> None:
     topic = BrokerSettings().topic_defaults
     assert topic.retention_ms == 7 * 24 * 3600 * 1000
     assert topic.segment_bytes == 1 << 30
-    assert topic.durability == "replicated"
+    assert topic.durability == "fsync"
+    assert topic.flush_messages == 1
     assert topic.record_validation == "header"
 
 

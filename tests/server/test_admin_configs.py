@@ -176,7 +176,9 @@ def test_lists_are_appended_to_and_subtracted_from(client: WireClient) -> None:
         (("retention.ms", SET, "-2"), "must be at least -1 ms"),
         (("retention.ms", APPEND, "1"), "not a list"),
         (("retention.ms", 7, "1"), "no operation 7"),
-        (("durability", SET, "fsync"), "must be replicated"),
+        (("durability", SET, "disk"), "must be one of fsync, replicated"),
+        (("flush.messages", SET, "1000"), "must be 1 "),
+        (("flush.ms", SET, "1000"), "no timed syncs"),
     ],
 )
 def test_a_wrong_change_is_refused_with_a_sentence_and_nothing_is_changed(

@@ -168,7 +168,7 @@ def test_clients_may_not_create_internal_topics(client: WireClient, name: str) -
         (topic("w", retention_m="1"), ErrorCode.INVALID_CONFIG),
         (topic("w", retention_ms="soon"), ErrorCode.INVALID_CONFIG),
         (topic("w", retention_ms=None), ErrorCode.INVALID_CONFIG),
-        (topic("w", durability="fsync"), ErrorCode.INVALID_CONFIG),
+        (topic("w", durability="disk"), ErrorCode.INVALID_CONFIG),
     ],
 )
 def test_what_cannot_be_is_refused_with_a_sentence_and_not_made(

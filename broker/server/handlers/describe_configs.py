@@ -91,7 +91,9 @@ def _effective(broker: Broker, resource: DescribeConfigsResource) -> Iterable[Ef
     if broker_id is not None:
         return configs
     return [
-        _as_cluster_default(config) for config in configs if config.name in layers.cluster_overrides
+        _as_cluster_default(config)
+        for config in configs
+        if any(link.source == ConfigSource.DYNAMIC_DEFAULT_BROKER for link in config.chain)
     ]
 
 

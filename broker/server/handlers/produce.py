@@ -1,5 +1,5 @@
 """Produce (0): validate and stage each batch; answer after the turn's write (acks=1) or the high
-watermark (acks=all).
+watermark (acks=all); with `durability=fsync` both wait for the sync round.
 
 Records are slices of the receive buffer: they are written before the turn of the loop ends and
 never kept, except for batches that the worker process opens first (late_staging). acks=0 has no
@@ -16,6 +16,7 @@ from broker.errors import ErrorCode, Refusal
 from broker.model import AppendResult
 from broker.records.intake import NeedsWorker
 from broker.records.rules import RecordErrors, RecordsRefused
+from broker.server.acks import ACKS_ALL, ACKS_LEADER, ACKS_NONE
 from broker.server.late_staging import WaitingBatch, stage_later
 from broker.server.slot import ResponseSlot
 from broker.wire.api import PRODUCE
@@ -35,12 +36,9 @@ from broker.wire.messages.produce import (
 )
 
 if TYPE_CHECKING:
+    from broker.server.acks import OnDone
     from broker.server.connection import Connection
-    from broker.server.partition import OnDone, Partition
-
-ACKS_NONE: Final = 0
-ACKS_LEADER: Final = 1
-ACKS_ALL: Final = -1
+    from broker.server.partition import Partition
 
 _MESSAGES_FROM: Final = 8
 _ZSTD_FROM: Final = 7
@@ -100,8 +98,7 @@ def _stage(
         raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is written by the broker alone")
     if connection.broker.space.is_low:
         raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, connection.broker.space.message)
-    is_all = request.acks == ACKS_ALL
-    if is_all and not partition.has_enough_replicas:
+    if request.acks == ACKS_ALL and not partition.has_enough_replicas:
         raise Refusal(ErrorCode.NOT_ENOUGH_REPLICAS)
     if records is None:
         raise Refusal(ErrorCode.INVALID_RECORD, "the request has no batch for this partition")
@@ -114,7 +111,7 @@ def _stage(
         records = connection.broker.openings.take_in_now(
             connection, partition.intake, records, now_wall_ms
         )
-    return partition.stage(records, on_done, is_all=is_all, now_wall_ms=now_wall_ms)
+    return partition.stage(records, on_done, acks=request.acks, now_wall_ms=now_wall_ms)
 
 
 def _stage_rest(
