@@ -7,7 +7,6 @@ any more (KAFKA-13773).
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.log import names
@@ -53,7 +52,6 @@ class Checkpoints:
         "_names_synced",
         "_position",
         "_snapshot_offsets",
-        "_sync_lock",
         "is_under_way",
         "names_changed",
         "synced_end_offset",
@@ -73,7 +71,6 @@ class Checkpoints:
         """Grows with every change; a process that was killed may have left one unsynced."""
         self._names_synced = 0
         self.unsynced_closed = found.unsynced_closed
-        self._sync_lock = asyncio.Lock()
 
     @property
     def offset(self) -> int:
@@ -102,28 +99,26 @@ class Checkpoints:
         return SyncMark(log.written_end_offset, (*closed, log.active), self.names_changed)
 
     async def sync(self, log: PartitionLog, mark: SyncMark) -> None:
-        """As `PartitionLog.sync_to`. One at a time: of two syncs of one file only one is told of
-        an error, and the other must not take it for written.
-        """
-        async with self._sync_lock:
-            log.check_online()
-            try:
-                for segment in mark.segments:
-                    await segment.sync()
-                if mark.names_changed > self._names_synced:
-                    await log.disk.sync_directory(log.directory)
-            except DiskFull as full:  # as final as any fault: the pages count as written now
-                fault = DiskFault(full.path, f"at a sync: {full.reason}")
-                log.go_offline(fault)
-                raise fault from full
-            except DiskFault as fault:
-                log.go_offline(fault)
-                raise
-            except FileNotFoundError as error:
-                missing = DiskFault(log.directory, "a segment's file is missing")
-                log.go_offline(missing)
-                raise missing from error
-            self.finish_sync(mark)
+        """As `PartitionLog.sync_to`."""
+        try:
+            for segment in mark.segments:
+                await segment.sync()
+            if mark.names_changed > self._names_synced:
+                await log.disk.sync_directory(log.directory)
+        except DiskFull as full:  # as final as any fault: the pages count as written now
+            fault = DiskFault(full.path, f"at a sync: {full.reason}")
+            log.go_offline(fault)
+            raise fault from full
+        except DiskFault as fault:
+            log.go_offline(fault)
+            raise
+        except FileNotFoundError as error:
+            missing = DiskFault(log.directory, "a segment's file is missing")
+            log.go_offline(missing)
+            raise missing from error
+        if log.offline_reason:  # another sync failed meanwhile: that this one did not means nothing
+            raise DiskFault(log.directory, log.offline_reason)
+        self.finish_sync(mark)
 
     def finish_sync(self, mark: SyncMark) -> None:
         """What `mark` names is durable, its directory's names too."""

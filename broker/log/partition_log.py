@@ -565,7 +565,7 @@ class PartitionLog:
         return self.checkpoints.begin_sync(self)
 
     async def sync_to(self, mark: SyncMark) -> None:
-        """As `sync`, of what `begin_sync` named. Raises Refusal for a log that is offline."""
+        """As `sync`, of what `begin_sync` named."""
         await self.checkpoints.sync(self, mark)
 
     def finish_sync(self, mark: SyncMark) -> bool:

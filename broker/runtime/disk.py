@@ -198,6 +198,7 @@ class SystemFile:
         found = os.fstat(descriptor)
         self._size = found.st_size
         self._users = _Users(descriptor)
+        self._syncs = _Syncs()
         self._writeback = Writeback(disk.writeback, self._users.run, self._size)
         if found.st_blocks * _BLOCK_BYTES > self._size + AHEAD_BYTES // 2:
             self._trim()  # set aside by a process that was killed
@@ -246,7 +247,7 @@ class SystemFile:
             self._writeback.note_trimmed(self._size)
 
     async def sync(self) -> None:
-        await self._disk.run_sync(self._path, self._users.run(_fdatasync))
+        await self._disk.run_sync(self._path, self._users.run(self._syncs.run))
 
     def close(self) -> None:
         """Closing twice is fine."""
@@ -275,6 +276,27 @@ class SystemFile:
             written = os.pwrite(self._descriptor, view[done:] if done else view, self._size)
             self._size += written
             done += written
+
+
+class _Syncs:
+    """Syncs of one file, one at a time. The system tells one of them of an error and counts the
+    pages as written: every later one gets the same error here.
+    """
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._error: OSError | None = None
+
+    def run(self, descriptor: int) -> None:
+        """In a thread. Raises OSError."""
+        with self._guard:
+            if self._error is not None:
+                raise OSError(self._error.errno, self._error.strerror)
+            try:
+                _fdatasync(descriptor)
+            except OSError as error:
+                self._error = error
+                raise
 
 
 class _Users:

@@ -18,7 +18,6 @@ from typing import Final, NamedTuple, TypeVar
 
 import structlog
 
-from broker.errors import Refusal
 from broker.log.checkpoint import SyncMark
 from broker.log.partition_log import PartitionLog
 from broker.metrics import Metrics
@@ -134,7 +133,7 @@ async def _sync_directly(due: Sequence[Due]) -> list[Due]:
 async def _sync_one(due: Due) -> bool:
     try:
         await due.log.sync_to(due.mark)
-    except (DiskFault, Refusal) as fault:
+    except DiskFault as fault:
         due.partition.take_offline(str(fault))
         return False
     return True
