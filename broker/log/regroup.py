@@ -18,7 +18,7 @@ from broker.log.retention import SEGMENT_SUFFIXES, rename_deleted
 from broker.log.scan import scan
 from broker.log.segment import Segment
 from broker.model import INT32_MAX, NO_TIMESTAMP
-from broker.ports import DiskFault, DiskFile
+from broker.ports import DiskFault, DiskFile, DiskFull
 from broker.records.batch import BatchHeader
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Group:
         if not is_written and first.size >= log.config.segment_bytes // 2:
             return False  # writing it again would gain little
         return (
-            self._size + segment.size <= log.config.segment_bytes
+            (not self._size or self._size + segment.size <= log.config.segment_bytes)
             and end_offset - first.base_offset <= INT32_MAX
             and not (log.config.is_deleted and self._is_much_older(segment))
         )
@@ -161,7 +161,8 @@ class Group:
         await disk.sync_directory(directory)
         disk.rename(swap, merged.path())
         merged.users -= 1
-        await merged.write_index(merged.encode_index_files())
+        with suppress(DiskFull):  # it is in memory, and can be made again from the log
+            await merged.write_index(merged.encode_index_files())
         log.open_segments.touch(merged)
         await disk.sync_directory(directory)
         for name in renamed:

@@ -1,0 +1,381 @@
+"""When the cleaner runs, and what it does when things are not as they should be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from broker.log import compaction
+from broker.log.cleanable import dirty_ratio, is_roll_due
+from broker.log.cleaner import CleanLimits
+from broker.log.config import LogConfig
+from broker.log.partition_log import PartitionLog
+from broker.model import INT32_MAX
+from broker.ports import DiskFull, WorkerFault
+from broker.records.build import NewRecord
+from broker.records.iterate import Record, iterate_batches, iterate_records
+from tests.log.compaction_model import ABORT, append_batch, append_marker, data_of
+from tests.log.world import (
+    NOW_MS,
+    FaultyDisk,
+    InlineWorker,
+    append_keyed,
+    create,
+    read_from,
+    reopen,
+)
+
+T = TypeVar("T")
+CONFIG = LogConfig(
+    segment_bytes=600,
+    index_interval_bytes=100,
+    cleanup_policy=frozenset({"compact"}),
+    delete_retention_ms=1000,
+)
+WORKER = InlineWorker()
+HOUR_MS = 3_600_000
+TINY = CleanLimits(dedupe_buffer_bytes=70)
+
+
+async def fill(log: PartitionLog, count: int, keys: int = 7, now_ms: int = NOW_MS) -> None:
+    for _ in range(count):
+        offset = log.log_end_offset
+        append_keyed(log, (f"k{offset % keys}", f"v{offset}".ljust(40, ".")), now_ms=now_ms)
+        if log.needs_roll:
+            await log.roll(now_ms)
+
+
+def newest(records: list[Record]) -> dict[bytes | None, bytes | None]:
+    return {record.key: record.value for record in records}
+
+
+class Counting:
+    """Calls of the worker by name; from call number `lost_at` on it knows nothing of the run."""
+
+    def __init__(self, lost_at: int | None = None) -> None:
+        self.names: list[str] = []
+        self.lost_at = lost_at
+
+    async def call(self, function: Callable[..., T], *arguments: Any) -> T:
+        if len(self.names) == self.lost_at:
+            compaction._RUNS.clear()
+        self.names.append(function.__name__)
+        return function(*arguments)
+
+
+# --- when
+
+
+async def test_what_is_younger_than_the_minimum_lag_is_left(disk: FaultyDisk) -> None:
+    log = await create(disk, replace(CONFIG, min_compaction_lag_ms=HOUR_MS))
+    await fill(log, 20)
+    old_end = log.active.base_offset
+    await fill(log, 30, now_ms=NOW_MS + HOUR_MS)
+    assert not log.needs_clean(NOW_MS + HOUR_MS - 1)
+    assert not (await log.clean(WORKER, NOW_MS + HOUR_MS - 1)).is_changed
+    before = await read_from(log, 0)
+    assert log.needs_clean(NOW_MS + HOUR_MS)
+    assert (await log.clean(WORKER, NOW_MS + HOUR_MS)).is_changed
+    after = await read_from(log, 0)
+    assert [each for each in after if each.offset >= old_end] == [
+        each for each in before if each.offset >= old_end
+    ]
+    cleaned = [each.key for each in after if each.offset < old_end]
+    assert len(set(cleaned)) == len(cleaned)
+    await log.close()
+
+
+@pytest.mark.parametrize("client_time", [0, NOW_MS, NOW_MS + 10**12])
+async def test_lags_count_the_brokers_clock_and_not_the_clients(
+    disk: FaultyDisk, client_time: int
+) -> None:
+    config = replace(
+        CONFIG,
+        min_compaction_lag_ms=HOUR_MS,
+        max_compaction_lag_ms=2 * HOUR_MS,
+        min_cleanable_dirty_ratio=1.0,
+        message_timestamp_after_max_ms=1 << 60,
+    )
+    log = await create(disk, config)
+    for number in range(40):
+        record = NewRecord(b"k", f"{number}".encode(), (), client_time)
+        append_batch(log, None, [record])
+        if log.needs_roll:
+            await log.roll(NOW_MS)
+    await log.clean(WORKER, NOW_MS + HOUR_MS)
+    assert log.cleaned_end_offset == log.active.base_offset
+    append_batch(log, None, [NewRecord(b"k", b"last", (), client_time)])
+    await log.roll(NOW_MS)
+    assert not log.needs_clean(NOW_MS + HOUR_MS), "the ratio is far from 1"
+    assert not log.needs_clean(NOW_MS + 2 * HOUR_MS - 1)
+    assert log.needs_clean(NOW_MS + 2 * HOUR_MS)
+    await log.close()
+
+
+async def test_the_segment_written_to_is_closed_for_the_maximum_lag(disk: FaultyDisk) -> None:
+    log = await create(disk, replace(CONFIG, max_compaction_lag_ms=HOUR_MS))
+    append_keyed(log, ("a", "1"))
+    assert not is_roll_due(log, NOW_MS + HOUR_MS - 1)
+    assert is_roll_due(log, NOW_MS + HOUR_MS), "also when nothing is written any more"
+    append_keyed(log, ("a", "2"), now_ms=NOW_MS + HOUR_MS)
+    assert log.needs_roll
+    await log.close()
+
+
+async def test_nothing_beyond_the_high_watermark_is_cleaned(disk: FaultyDisk) -> None:
+    log = await create(disk, CONFIG)
+    await fill(log, 40)
+    end = log.segments[2].base_offset
+    high_watermark = end + 1
+    before = await read_from(log, 0)
+    await log.clean(WORKER, NOW_MS, CleanLimits(high_watermark=high_watermark))
+    assert log.cleaned_end_offset == end
+    after = await read_from(log, 0)
+    assert after[-20:] == before[-20:]
+    assert newest(after) == newest(before)
+    await log.close()
+
+
+async def test_the_dirty_ratio_is_the_share_no_run_has_seen(disk: FaultyDisk) -> None:
+    log = await create(disk, CONFIG)
+    assert dirty_ratio(log) == 0
+    await fill(log, 40)
+    assert dirty_ratio(log) == 1
+    await log.clean(WORKER, NOW_MS)
+    assert dirty_ratio(log) == 0
+    clean_bytes = sum(segment.size for segment in log.segments[:-1])
+    await fill(log, 8)
+    await log.roll(NOW_MS)
+    closed_bytes = sum(segment.size for segment in log.segments[:-1])
+    assert dirty_ratio(log) == pytest.approx(1 - clean_bytes / closed_bytes)
+    await log.close()
+
+
+async def test_reading_and_writing_are_paced(disk: FaultyDisk) -> None:
+    log = await create(disk, CONFIG)
+    await fill(log, 60)
+    paced = 0
+
+    async def pace(size: int) -> None:
+        nonlocal paced
+        paced += size
+
+    cleaned = await log.clean(WORKER, NOW_MS, CleanLimits(pace=pace))
+    assert paced >= cleaned.read_bytes > log.log_size()
+    assert 0 < cleaned.written_bytes < cleaned.read_bytes
+    await log.close()
+
+
+# --- memory, passes, progress
+
+
+async def test_passes_are_as_many_as_the_memory_asks_for(disk: FaultyDisk) -> None:
+    log = await create(disk, CONFIG)
+    await fill(log, 60, keys=60)
+    passes = (await log.clean(WORKER, NOW_MS, TINY)).pass_count
+    assert 20 <= passes <= 30, "60 keys, two a pass"
+    assert len(await read_from(log, 0)) == 60
+    await log.close()
+
+
+async def test_progress_of_each_pass_is_kept(disk: FaultyDisk) -> None:
+    log = await create(disk, CONFIG)
+    await fill(log, 60)
+    everything = newest(await read_from(log, 0))
+    whole = Counting()
+    seen = 0
+    for lost_at in range(2, 400, 7):
+        before = log.cleaned_end_offset
+        try:
+            await log.clean(Counting(lost_at), NOW_MS, TINY)
+        except WorkerFault:
+            seen += 1
+            assert log.cleaned_end_offset >= before
+            assert newest(await read_from(log, 0)) == everything
+            log = await reopen_after_kill(disk, log)
+            assert log.cleaned_end_offset >= before, "what a pass has done is not done again"
+            continue
+        break
+    assert seen > 5
+    await log.clean(whole, NOW_MS, TINY)
+    assert newest(await read_from(log, 0)) == everything
+    await log.close()
+
+
+async def reopen_after_kill(disk: FaultyDisk, log: PartitionLog) -> PartitionLog:
+    for segment in log.segments:
+        segment.close_file()
+    again = await reopen(disk, CONFIG)
+    assert again.damage == []
+    return again
+
+
+async def test_a_full_disk_during_a_clean_leaves_no_file_behind(disk: FaultyDisk) -> None:
+    log = await create(disk, CONFIG)
+    await fill(log, 60, keys=40)
+    before = await read_from(log, 0)
+    names = disk.list_directory(log.directory)
+    disk.fail_append = (20, DiskFull)
+    with pytest.raises(DiskFull):
+        await log.clean(WORKER, NOW_MS)
+    left = [name for name in disk.list_directory(log.directory) if name not in names]
+    assert [name for name in left if not name.endswith(".snapshot")] == [], "room is what is short"
+    assert await read_from(log, 0) == before
+    await log.close()
+
+
+async def test_a_log_with_holes_is_done_in_one_pass(disk: FaultyDisk) -> None:
+    """KAFKA-8764: a cleaner that wants every offset never gets on."""
+    log = await create(disk, CONFIG)
+    for _ in range(12):
+        append_keyed(log, ("a", "1"), ("b", "1"))
+        log.log_end_offset = log.written_end_offset = log.log_end_offset + 1_000_000
+        await log.roll(NOW_MS)
+    append_keyed(log, ("c", "1"))
+    worker = Counting()
+    assert (await log.clean(worker, NOW_MS)).pass_count == 1
+    assert len(worker.names) < 60
+    assert not log.needs_clean(NOW_MS)
+    assert [record.key for record in await read_from(log, 0)] == [b"a", b"b", b"c"]
+    await log.close()
+
+
+async def test_merged_segments_keep_31_bits_of_offsets(disk: FaultyDisk) -> None:
+    """KAFKA-6264: far offsets in one segment overflow its index."""
+    log = await create(disk, CONFIG)
+    for number in range(6):
+        append_keyed(log, (f"k{number}", "1"))
+        log.log_end_offset = log.written_end_offset = log.log_end_offset + INT32_MAX // 3
+        await log.roll(NOW_MS)
+    before = await read_from(log, 0)
+    await log.clean(WORKER, NOW_MS)
+    bases = [segment.base_offset for segment in log.segments]
+    assert len(bases) < 7, "some were merged"
+    assert all(end - base <= INT32_MAX for base, end in pairwise(bases))
+    assert await read_from(log, 0) == before
+    for record in before:
+        assert (await read_from(log, record.offset))[0] == record
+    await log.close()
+
+
+async def test_small_segments_become_ones_of_the_wanted_size(disk: FaultyDisk) -> None:
+    small = replace(CONFIG, segment_bytes=300)
+    log = await create(disk, small)
+    await fill(log, 100, keys=100)
+    many = len(log.segments)
+    log.configure(replace(CONFIG, segment_bytes=3000))
+    await log.clean(WORKER, NOW_MS)
+    assert len(log.segments) <= many // 6
+    assert all(segment.size <= 3000 for segment in log.segments)
+    assert len(await read_from(log, 0)) == 100
+    await log.close()
+
+
+async def test_merging_does_not_keep_old_records_from_being_deleted(disk: FaultyDisk) -> None:
+    config = replace(
+        CONFIG, cleanup_policy=frozenset({"compact", "delete"}), retention_ms=100 * HOUR_MS
+    )
+    log = await create(disk, config)
+    for hour in range(101):
+        append_keyed(log, (f"k{hour}", "v"), now_ms=NOW_MS + hour * HOUR_MS)
+        await log.roll(NOW_MS)
+    now_ms = NOW_MS + 100 * HOUR_MS
+    await log.clean(WORKER, now_ms)
+    assert len(log.segments) < 50
+    start = await log.apply_retention(now_ms + 12 * HOUR_MS)
+    assert 2 <= start <= 12, "at most a tenth of the retention later"
+    await log.close()
+
+
+# --- damage
+
+
+def flip(disk: FaultyDisk, log: PartitionLog, segment_number: int) -> bytes:
+    """Break a byte in the middle of a closed segment; the file's content then."""
+    path = Path(disk.root) / log.segments[segment_number].path()
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    path.write_bytes(content)
+    return bytes(content)
+
+
+@pytest.mark.parametrize("was_cleaned", [False, True])
+async def test_a_damaged_segment_is_left_and_reported_and_the_rest_is_cleaned(
+    disk: FaultyDisk, was_cleaned: bool
+) -> None:
+    log = await create(disk, CONFIG)
+    append_keyed(log, ("gone", "1".ljust(300, ".")))
+    await fill(log, 60, keys=6 if not was_cleaned else 60)
+    if was_cleaned:
+        await log.clean(WORKER, NOW_MS)
+    append_keyed(log, ("gone", None))
+    await fill(log, 60, keys=6)
+    damaged = log.segments[1]
+    content = flip(disk, log, 1)
+    for run in range(3):
+        worker = Counting()
+        cleaned = await log.clean(worker, NOW_MS + run * 2000)
+        assert damaged in log.segments, "neither replaced nor merged"
+        assert (disk.root / damaged.path()).read_bytes() == content
+        assert len(cleaned.damage) == 1
+        assert damaged.path() in log.uncleanable_reason
+        assert damaged.path() in log.damage[0]
+        assert not log.needs_clean(NOW_MS + run * 2000), "it does not spin"
+        last = await read_from(log, log.segments[2].base_offset)
+        keys = [each.key for each in last if each.offset < log.active.base_offset]
+        assert len(set(keys)) == len(keys), "what follows is cleaned"
+        assert b"gone" in keys, "older values may be in what is damaged: the deletion stays"
+    await log.close()
+
+
+async def test_an_abort_that_damage_may_hide_removes_nothing(disk: FaultyDisk) -> None:
+    log = await create(disk, CONFIG)
+    append_keyed(log, ("a", "old"))
+    append_batch(
+        log,
+        None,
+        [NewRecord(b"a", b"perhaps aborted")],
+        producer_id=11,
+        producer_epoch=0,
+        base_sequence=0,
+        attributes=0x10,
+    )
+    await log.roll(NOW_MS)
+    append_marker(log, None, 11, ABORT)
+    await log.roll(NOW_MS)
+    append_keyed(log, ("b", "1"))
+    flip(disk, log, 1)
+    await log.clean(WORKER, NOW_MS)
+    values = [record.value for record in await data_of_first(log)]
+    assert values == [b"old", b"perhaps aborted"]
+    await log.close()
+
+
+async def data_of_first(log: PartitionLog) -> list[Record]:
+    """The records of the first segment."""
+    result = await log.read_cold(0, 1000, log.segments[1].base_offset, at_least_one=True)
+    return [each for batch in iterate_batches(result.records) for each in iterate_records(batch)]
+
+
+async def test_a_transaction_that_is_open_holds_the_cleaner_back(disk: FaultyDisk) -> None:
+    log = await create(disk, CONFIG)
+    await fill(log, 20)
+    options: dict[str, Any] = {"producer_id": 11, "producer_epoch": 0, "attributes": 0x10}
+    first = append_batch(log, None, [NewRecord(b"k0", b"open")], base_sequence=0, **options)
+    await fill(log, 20)
+    before = newest(await data_of(log))
+    await log.clean(WORKER, NOW_MS)
+    assert log.cleaned_end_offset == first
+    append_marker(log, None, 11, ABORT)
+    await fill(log, 20)
+    await log.clean(WORKER, NOW_MS)
+    assert log.cleaned_end_offset == log.active.base_offset
+    after = await data_of(log)
+    assert b"open" not in [record.value for record in after]
+    assert set(newest(after)) == set(before)
+    await log.close()
