@@ -183,7 +183,7 @@ class GroupState:
         self._rebalances.add(group, at_ms)
         return GroupDetail(
             summary,
-            tuple(_with_share(one, summary) for one in partitions),
+            _with_shares(partitions, summary),
             tuple(_member(member) for member in sorted(group.members, key=lambda m: m.member_id)),
             find_blockers(group, partitions, self._rebalances, at_ms),
         )
@@ -260,7 +260,11 @@ class GroupState:
             is_hidden=group.is_hidden,
             lag=lag,
             progress=self._progress,
-            verdicts={TopicPartition(one.topic, one.partition): one.verdict for one in known},
+            verdicts={
+                TopicPartition(one.topic, one.partition): one.verdict
+                for one in known
+                if one.verdict is not Verdict.FINE
+            },
             rate=rate,
             is_falling_behind=self._trend.is_falling_behind(),
             drain_s=drain_s,
@@ -288,6 +292,14 @@ class GroupState:
             reason=reason,
             topics=tuple(sorted({one.topic for one in partitions})),
         )
+
+
+def _with_shares(
+    partitions: tuple[PartitionSnapshot, ...], group: GroupSummary
+) -> tuple[PartitionSnapshot, ...]:
+    if group.verdict not in {Verdict.STOPPED, Verdict.FALLING_BEHIND}:
+        return partitions
+    return tuple(_with_share(one, group) for one in partitions)
 
 
 def _with_share(one: PartitionSnapshot, group: GroupSummary) -> PartitionSnapshot:

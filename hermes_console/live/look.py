@@ -18,9 +18,9 @@ from broker.client.blocking import (
     ClusterDescription,
     GroupDescription,
     GroupListing,
+    TopicPartition,
     TopicView,
 )
-from broker.client.blocking import TopicPartition as ClientPartition
 from hermes_console.connect import new_client
 from hermes_console.live.metricstext import read_metrics
 from hermes_console.live.observation import (
@@ -29,7 +29,6 @@ from hermes_console.live.observation import (
     MemberObserved,
     MetricsObserved,
     OffsetRange,
-    TopicPartition,
 )
 from hermes_console.metricsaddress import MetricsUnread, read_metrics_text
 from hermes_console.samples.snapshot import BrokerSnapshot
@@ -68,7 +67,7 @@ class ClusterLook:
         self._client = new_client(bootstrap_address, is_trusted=is_trusted, timeout_ms=CALL_MS_MAX)
         self._metadata: Metadata | None = None
         self._metadata_due_s = 0.0
-        self._starts: dict[ClientPartition, int] = {}
+        self._starts: dict[TopicPartition, int] = {}
         self._starts_due_s = 0.0
         self._metrics: MetricsObserved | None = None
         self._metrics_due_s = 0.0
@@ -105,7 +104,7 @@ class ClusterLook:
         for one in described:
             committed = commits.get(one.group_id)
             known = committed if isinstance(committed, Mapping) else {}
-            offsets = {key: commit.offset for key, commit in known.items()}
+            offsets = {key: commit.offset for key, commit in known.items() if commit.offset >= 0}
             groups.append(_group(one, listings[one.group_id], offsets))
         wanted = _partitions(groups, metadata.topics)
         # The ends come after the commits, so that no lag is below 0.
@@ -119,10 +118,7 @@ class ClusterLook:
             topic_ids={topic.name: topic.topic_id.hex() for topic in metadata.topics},
             partition_count=sum(len(topic.partitions) for topic in metadata.topics),
             offsets={
-                TopicPartition(key.topic, key.partition): OffsetRange(
-                    starts.get(key, 0), found.offset
-                )
-                for key, found in ends.items()
+                key: OffsetRange(starts.get(key, 0), found.offset) for key, found in ends.items()
             },
             groups=tuple(groups),
             metrics=metrics,
@@ -138,7 +134,7 @@ class ClusterLook:
             self._metadata_due_s = now_s + METADATA_EVERY_S
         return self._metadata
 
-    def _read_starts(self, wanted: list[ClientPartition]) -> Mapping[ClientPartition, int]:
+    def _read_starts(self, wanted: list[TopicPartition]) -> Mapping[TopicPartition, int]:
         now_s = time.monotonic()
         if now_s >= self._starts_due_s or any(one not in self._starts for one in wanted):
             found = self._client.offsets(dict.fromkeys(wanted, EARLIEST)) if wanted else {}
@@ -166,9 +162,11 @@ class ClusterLook:
 
 
 def _group(
-    described: GroupDescription, listing: GroupListing, committed: Mapping[ClientPartition, int]
+    described: GroupDescription, listing: GroupListing, committed: Mapping[TopicPartition, int]
 ) -> GroupObserved:
-    """A group of a newer kind is listed, but this description does not know it ("Dead")."""
+    """`committed` of partitions that have a commit. A group of a newer kind is listed, but this
+    description does not know it ("Dead").
+    """
     is_hidden = described.state == GONE and listing.group_type.lower() not in CLASSIC_TYPES
     return GroupObserved(
         name=described.group_id,
@@ -182,19 +180,17 @@ def _group(
                 instance_id=member.instance_id or "",
                 client_id=member.client_id,
                 client_host=member.client_host.removeprefix("/"),
-                assignment=tuple(TopicPartition(*one) for one in member.assignment),
+                assignment=tuple(member.assignment),
             )
             for member in described.members
         ),
-        committed={
-            TopicPartition(*one): offset for one, offset in committed.items() if offset >= 0
-        },
+        committed=committed,
     )
 
 
 def _partitions(
     groups: Iterable[GroupObserved], topics: Iterable[TopicView]
-) -> list[ClientPartition]:
+) -> list[TopicPartition]:
     """Every partition that some group has a commit for or a member on, and the others of topics
     that members read: one without an owner is found by that.
     """
@@ -208,7 +204,7 @@ def _partitions(
         if topic.name in read
         for one in topic.partitions
     )
-    return [ClientPartition(*one) for one in sorted(wanted)]
+    return sorted(wanted)
 
 
 def _brokers(description: ClusterDescription) -> tuple[BrokerSnapshot, ...]:

@@ -6,14 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from broker.client.blocking import TopicPartition
 from hermes_console.samples.snapshot import BrokerSnapshot, Storage
 
-
-class TopicPartition(NamedTuple):
-    """Its name and index."""
-
-    topic: str
-    partition: int
+__all__ = [
+    "ClusterObserved",
+    "GroupObserved",
+    "MemberObserved",
+    "MetricsObserved",
+    "OffsetRange",
+    "TopicPartition",
+]
 
 
 class OffsetRange(NamedTuple):

@@ -65,9 +65,9 @@ class ClusterSampler:
         self._thread.join(seconds)
 
     def _run(self) -> None:
-        busy_s = 0.0
-        while not self._stopping.wait(pause_s(time.time(), busy_s)):
-            began_s = self._cpu_s()
+        busy_s = took_s = 0.0
+        while not self._stopping.wait(pause_s(time.time(), busy_s, took_s)):
+            began_s, began_at_s = self._cpu_s(), time.monotonic()
             try:
                 self._step()
             except DatabaseError:
@@ -77,6 +77,7 @@ class ClusterSampler:
                 log.exception("cluster %s: a sample failed", self._cluster.name)
                 self._let_go()
             busy_s = max(0.0, self._cpu_s() - began_s)
+            took_s = time.monotonic() - began_at_s
         self._let_go()
         try:
             release_lease(self._cluster.pk, self._owner)
@@ -130,11 +131,12 @@ class ClusterSampler:
         self._store = SampleStore(self._cluster.pk)
 
 
-def pause_s(now_s: float, busy_s: float) -> float:
+def pause_s(now_s: float, busy_s: float, took_s: float) -> float:
     """Seconds until the next look: at a full EVERY_S, after a rest that keeps the thread, which was
-    busy for `busy_s`, at CPU_SHARE_MAX of a core however large the cluster is.
+    busy for `busy_s` of the `took_s` that the last look took, at CPU_SHARE_MAX of a core however
+    large the cluster is.
     """
-    rest_s = busy_s / CPU_SHARE_MAX - busy_s
+    rest_s = max(0.0, busy_s / CPU_SHARE_MAX - took_s)
     due_s = now_s + rest_s
     return rest_s + EVERY_S - due_s % EVERY_S
 

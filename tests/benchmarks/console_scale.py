@@ -279,8 +279,8 @@ async def socket_cost(
                     opening.release()
                     started.append(1)  # at once, and as old as the last sample
                 elif is_counted:
-                    frame = json.loads(message.data)
-                    ages.append(time.time() - int(frame["at_ms"]) / 1000)
+                    arrived_s = time.time()
+                    ages.append(arrived_s - int(json.loads(message.data)["at_ms"]) / 1000)
                     sizes.append(len(message.data))
 
     connector = aiohttp.TCPConnector(limit=0)

@@ -14,6 +14,7 @@ from django.test import Client
 from hermes_console.accounts.models import User
 from hermes_console.accounts.rights import Role
 from hermes_console.clusters import Cluster
+from hermes_console.live import views
 from hermes_console.samples import read
 from hermes_console.samples.snapshot import (
     BrokerSnapshot,
@@ -48,14 +49,6 @@ def _is_ours(item: pytest.Item) -> bool:
 
 
 @pytest.fixture(scope="session")
-def django_db_keepdb() -> bool:
-    """A PostgreSQL beside the tests goes away with its databases. It refuses to drop one while a
-    thread of the process (asgiref's, for the live sockets) has a session open.
-    """
-    return ENVIRONMENT.database is not None
-
-
-@pytest.fixture(scope="session")
 def django_db_modify_db_settings(tmp_path_factory: pytest.TempPathFactory) -> None:
     """The test databases are files, as in the product: SQLite in memory, shared by threads, fails
     at once where a file waits for the other writer.
@@ -71,6 +64,7 @@ def django_db_modify_db_settings(tmp_path_factory: pytest.TempPathFactory) -> No
 def cluster(db: None) -> Cluster:
     cache.clear()
     read._decoded.clear()  # keys of clusters repeat from test to test
+    views._samples.clear()
     return Cluster.objects.create(
         name="local", bootstrap_address="127.0.0.1:9092", is_from_environment=True
     )

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from channels.db import database_sync_to_async
 from channels.layers import get_channel_layer
 from channels.testing import WebsocketCommunicator
 from django.conf import settings
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.sessions.backends.db import SessionStore
+from django.db import connections
 
 from hermes_console.accounts.models import User
 from hermes_console.asgi import LIVE_VIEWS, application
 from hermes_console.clusters import Cluster
 from hermes_console.content import LiveContent
-from hermes_console.live.consumer import BadMessage, read_message, read_subscription
+from hermes_console.live.consumer import (
+    SESSION_CHECK_S,
+    BadMessage,
+    first_check_s,
+    read_message,
+    read_subscription,
+)
 from hermes_console.live.origin import is_same_origin
 from hermes_console.live.topic import cluster_group
 from hermes_console.live.views import LiveView
@@ -29,6 +37,15 @@ pytestmark = pytest.mark.django_db(databases="__all__", transaction=True)
 ORIGIN = b"http://127.0.0.1:8000"
 HOST = b"127.0.0.1:8000"
 SUBSCRIBE = {"type": "subscribe", "view": "groups", "cluster": "local", "parameters": {}}
+
+
+@pytest.fixture(autouse=True)
+async def closed_connections() -> AsyncIterator[None]:
+    """The thread of `database_sync_to_async` outlives the test, what it opened does not: PostgreSQL
+    refuses to drop a database in use, and psycopg warns of a connection that nobody closed.
+    """
+    yield
+    await database_sync_to_async(connections.close_all)()
 
 
 @pytest.fixture
@@ -60,14 +77,14 @@ async def frame_of(communicator: Any) -> dict[str, Any]:
 async def test_subscriber_gets_a_frame_at_once_and_one_per_sample(
     session: SessionStore, store_groups: Callable[..., ClusterSnapshot]
 ) -> None:
-    await asyncio.to_thread(store_groups, group("app", lag=41))
+    await database_sync_to_async(store_groups)(group("app", lag=41))
     live = socket(session)
     assert (await live.connect())[0]
     await live.send_json_to(SUBSCRIBE)
     first = await frame_of(live)
     assert (first["type"], first["view"], first["sequence"]) == ("snapshot", "groups", "7")
     assert ">41<" in first["html"]["live-groups"]
-    await asyncio.to_thread(store_groups, group("app", lag=42), sequence=8)
+    await database_sync_to_async(store_groups)(group("app", lag=42), sequence=8)
     await get_channel_layer().group_send(
         cluster_group("local"), {"type": "sample.ready", "sequence": "8"}
     )
@@ -80,12 +97,12 @@ async def test_subscriber_gets_a_frame_at_once_and_one_per_sample(
 async def test_many_samples_at_once_are_one_frame(
     session: SessionStore, store_groups: Callable[..., ClusterSnapshot]
 ) -> None:
-    await asyncio.to_thread(store_groups, group("app"))
+    await database_sync_to_async(store_groups)(group("app"))
     live = socket(session)
     await live.connect()
     await live.send_json_to(SUBSCRIBE)
     await frame_of(live)
-    await asyncio.to_thread(store_groups, group("app"), sequence=8)
+    await database_sync_to_async(store_groups)(group("app"), sequence=8)
     for _ in range(20):
         await get_channel_layer().group_send(cluster_group("local"), {"type": "sample.ready"})
     assert (await frame_of(live))["sequence"] == "8"
@@ -96,7 +113,7 @@ async def test_many_samples_at_once_are_one_frame(
 async def test_sample_that_two_processes_tell_of_is_sent_once(
     session: SessionStore, store_groups: Callable[..., ClusterSnapshot]
 ) -> None:
-    await asyncio.to_thread(store_groups, group("app"))
+    await database_sync_to_async(store_groups)(group("app"))
     live = socket(session)
     await live.connect()
     await live.send_json_to(SUBSCRIBE)
@@ -109,7 +126,7 @@ async def test_sample_that_two_processes_tell_of_is_sent_once(
 async def test_paused_socket_is_silent_until_it_resumes(
     session: SessionStore, store_groups: Callable[..., ClusterSnapshot]
 ) -> None:
-    await asyncio.to_thread(store_groups, group("app"))
+    await database_sync_to_async(store_groups)(group("app"))
     live = socket(session)
     await live.connect()
     await live.send_json_to(SUBSCRIBE)
@@ -125,7 +142,7 @@ async def test_paused_socket_is_silent_until_it_resumes(
 async def test_detail_of_a_group_carries_its_newest_point(
     session: SessionStore, store_groups: Callable[..., ClusterSnapshot]
 ) -> None:
-    stored = await asyncio.to_thread(store_groups, group("app", lag=2**60, lag_seconds=3.25))
+    stored = await database_sync_to_async(store_groups)(group("app", lag=2**60, lag_seconds=3.25))
     live = socket(session)
     await live.connect()
     await live.send_json_to({**SUBSCRIBE, "view": "group", "parameters": {"group": "app"}})
@@ -174,7 +191,7 @@ async def test_without_a_session_there_is_no_socket(cluster: Cluster) -> None:
 
 
 async def test_signed_out_session_has_no_socket(session: SessionStore) -> None:
-    await asyncio.to_thread(session.flush)
+    await database_sync_to_async(session.flush)()
     accepted, _ = await socket(session).connect()
     assert not accepted
 
@@ -218,7 +235,7 @@ async def test_socket_that_fails_is_closed_with_a_code_that_the_server_can_send(
     store_groups: Callable[..., ClusterSnapshot],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    await asyncio.to_thread(store_groups, group("app"))
+    await database_sync_to_async(store_groups)(group("app"))
 
     def broken(*_: Any) -> LiveContent:
         raise ZeroDivisionError
@@ -283,3 +300,61 @@ def test_view_is_rendered_once_per_sample_and_parameters(
     store_groups(group("app"), sequence=8)
     view.frame("local", {"q": ""})
     assert len(calls) == 3
+
+
+async def test_sockets_that_want_the_same_at_once_share_one_rendering(
+    store_groups: Callable[..., ClusterSnapshot],
+) -> None:
+    calls = []
+
+    def render(*_: Any) -> LiveContent:
+        calls.append(1)
+        return LiveContent({"x": "y"})
+
+    await database_sync_to_async(store_groups)(group("app"))
+    view = LiveView(render)
+    frames = await asyncio.gather(*(view.newest("local", 7, {"q": ""}) for _ in range(50)))
+    assert len(calls) == 1
+    assert frames[0] is not None
+    assert all(frame is frames[0] for frame in frames), "and its text is made once"
+
+
+async def test_socket_that_heard_of_a_newer_sample_does_not_get_the_older_one_on_its_way(
+    store_groups: Callable[..., ClusterSnapshot],
+) -> None:
+    await database_sync_to_async(store_groups)(group("app"))
+    view = LiveView(lambda _cluster, snapshot, _: LiveContent({"x": str(snapshot.sequence)}))
+    older = asyncio.ensure_future(view.newest("local", 7, {}))
+    await asyncio.sleep(0)
+    store = database_sync_to_async(store_groups)
+    await store(group("app"), sequence=8)
+    newer = await view.newest("local", 8, {})
+    assert newer is not None
+    assert newer.content.html == {"x": "8"}
+    assert (await older) is not None
+
+
+async def test_rendering_that_fails_fails_for_all_who_wait_and_is_tried_again(
+    store_groups: Callable[..., ClusterSnapshot],
+) -> None:
+    calls = []
+
+    def render(*_: Any) -> LiveContent:
+        calls.append(1)
+        if len(calls) == 1:
+            raise ZeroDivisionError
+        return LiveContent({})
+
+    await database_sync_to_async(store_groups)(group("app"))
+    view = LiveView(render)
+    ended = await asyncio.gather(
+        *(view.newest("local", 7, {}) for _ in range(3)), return_exceptions=True
+    )
+    assert [type(one) for one in ended] == [ZeroDivisionError] * 3
+    assert await view.newest("local", 7, {}) is not None
+
+
+def test_sessions_of_sockets_that_opened_together_are_not_checked_together() -> None:
+    times = {round(first_check_s(f"specific.{number}!x"), 2) for number in range(200)}
+    assert len(times) > 150
+    assert all(SESSION_CHECK_S / 2 <= at_s <= SESSION_CHECK_S for at_s in times)

@@ -243,10 +243,16 @@ def test_attention_goes_by_verdict_then_by_time_then_by_lag() -> None:
 
 
 @pytest.mark.parametrize(
-    ("now_s", "busy_s", "next_s"),
-    [(100.25, 0.0, 101), (100.25, 0.05, 101), (100.25, 0.5, 104), (100.9, 0.03, 102)],
+    ("now_s", "busy_s", "took_s", "next_s"),
+    [
+        (100.25, 0.0, 0.0, 101),
+        (100.25, 0.05, 0.05, 101),
+        (100.25, 0.5, 0.5, 104),
+        (100.9, 0.03, 0.03, 102),
+        (100.25, 0.5, 3.0, 101),  # the machine was busy with others: it has rested enough
+    ],
 )
 def test_next_look_is_at_a_full_second_after_the_rest_that_bounds_the_load(
-    now_s: float, busy_s: float, next_s: float
+    now_s: float, busy_s: float, took_s: float, next_s: float
 ) -> None:
-    assert now_s + pause_s(now_s, busy_s) == pytest.approx(next_s)
+    assert now_s + pause_s(now_s, busy_s, took_s) == pytest.approx(next_s)
