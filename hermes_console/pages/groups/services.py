@@ -31,7 +31,7 @@ from hermes_console.spans import SPANS, Line, Span, chart_lines, chart_points, r
 
 SPARKLINE_SPAN_S: Final = 900
 SPARKLINE_STEP_S: Final = 15
-TWIN_EVERY_S: Final = 5
+TWIN_EVERY_S: Final = 15
 PARTITIONS_PER_PAGE: Final = 100
 MEMBERS_SHOWN_MAX: Final = 200
 CHART_LINES: Final = chart_lines(
@@ -45,7 +45,6 @@ DETAIL_PIECES: Final = {
     "live-tiles": "groups/tiles.html",
     "live-partitions": "groups/partitions.html",
     "live-members": "groups/members.html",
-    "live-twin": "groups/twin.html",
 }
 
 
@@ -83,20 +82,31 @@ def detail_context(
     cluster: Cluster, snapshot: ClusterSnapshot, detail: GroupDetail, parameters: Mapping[str, str]
 ) -> dict[str, Any]:
     """One group. Partitions are paged: a group may read thousands."""
-    span = requested_span(parameters)
-    page = Paginator(detail.partitions, PARTITIONS_PER_PAGE).get_page(parameters.get("page"))
+    context = _live_context(cluster, snapshot, detail, parameters)
+    span: Span = context["span"]
+    return {
+        **context,
+        "spans": SPANS,
+        "series": CHART_LINES,
+        "twin": _history(cluster, detail.summary.name, span, span.step_s),
+    }
+
+
+def _live_context(
+    cluster: Cluster, snapshot: ClusterSnapshot, detail: GroupDetail, parameters: Mapping[str, str]
+) -> dict[str, Any]:
+    """What changes with every sample; the table beside the chart changes less often."""
     return {
         "cluster": cluster,
         "snapshot": snapshot,
         "group": detail.summary,
         "blockers": detail.blockers,
-        "partitions": page,
+        "partitions": Paginator(detail.partitions, PARTITIONS_PER_PAGE).get_page(
+            parameters.get("page")
+        ),
         "members": detail.members[:MEMBERS_SHOWN_MAX],
         "members_more": max(0, len(detail.members) - MEMBERS_SHOWN_MAX),
-        "span": span,
-        "spans": SPANS,
-        "series": CHART_LINES,
-        "twin": _twin(cluster, detail.summary.name, span),
+        "span": requested_span(parameters),
     }
 
 
@@ -115,8 +125,9 @@ def render_live_group(
     if detail is None:
         gone = {"cluster": cluster, "snapshot": snapshot, "is_gone": True}
         return LiveContent({"live-banner": render_to_string("live/banner.html", gone)})
-    context = detail_context(cluster, snapshot, detail, parameters)
+    context = _live_context(cluster, snapshot, detail, parameters)
     html = {key: render_to_string(name, context) for key, name in DETAIL_PIECES.items()}
+    html["live-twin"] = _twin_html(cluster, detail.summary.name, context)
     if snapshot.trouble:
         return LiveContent(html)
     point = (snapshot.at_ms // 1000, detail.summary.lag, detail.summary.lag_seconds)
@@ -128,13 +139,15 @@ def lag_points(cluster: Cluster, group: str, span: Span) -> list[list[Any]]:
     return chart_points(_history(cluster, group, span, None))
 
 
-def _twin(cluster: Cluster, group: str, span: Span) -> list[LagPoint]:
-    """The table beside the chart, looked up once per TWIN_EVERY_S for all who watch the group."""
+def _twin_html(cluster: Cluster, group: str, context: Mapping[str, Any]) -> str:
+    """The table beside the chart, made once per TWIN_EVERY_S for all who watch the group."""
+    span: Span = context["span"]
     digest = hashlib.sha256(group.encode("utf-8", "surrogatepass")).hexdigest()
     key = f"twin:{cluster.pk}:{digest}:{span.key}:{int(time.time()) // TWIN_EVERY_S}"
-    found: list[LagPoint] | None = cache.get(key)
+    found: str | None = cache.get(key)
     if found is None:
-        found = _history(cluster, group, span, span.step_s)
+        twin = _history(cluster, group, span, span.step_s)
+        found = str(render_to_string("groups/twin.html", {**context, "twin": twin}))
         cache.set(key, found, TWIN_EVERY_S)
     return found
 
