@@ -20,6 +20,7 @@ from hermes_console.settings import ENVIRONMENT
 
 DOWNSAMPLE_EVERY_S = 10.0
 WAKE_SEARCHES_EVERY_S = 5.0
+PRUNE_AUDIT_EVERY_S = 600.0
 
 
 def _transport() -> dict[str, Any]:
@@ -54,12 +55,21 @@ app.conf.update(
     worker_send_task_events=False,
     broker_connection_retry_on_startup=True,
     timezone="UTC",
-    imports=("hermes_console.samples.tasks", "hermes_console.searches.tasks"),
+    imports=(
+        "hermes_console.audit.tasks",
+        "hermes_console.samples.tasks",
+        "hermes_console.searches.tasks",
+    ),
     beat_schedule={
         "thin-samples": {
             "task": "hermes_console.samples.tasks.thin_samples",
             "schedule": DOWNSAMPLE_EVERY_S,
             "options": {"expires": DOWNSAMPLE_EVERY_S},
+        },
+        "prune-audit": {
+            "task": "hermes_console.audit.tasks.prune_audit",
+            "schedule": PRUNE_AUDIT_EVERY_S,
+            "options": {"expires": PRUNE_AUDIT_EVERY_S},
         },
         "wake-searches": {
             "task": "hermes_console.searches.tasks.wake_searches",

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 from pathlib import Path
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
 DATA_DIRECTORY_DEFAULT = ".hermes"
@@ -26,6 +27,9 @@ REACH_PATTERN = re.compile(
     r"(?::(?P<port>\d{1,5}))?"
 )
 CLUSTER_NAME_PATTERN = re.compile(r"[a-z0-9-]{1,63}")
+AUDIT_DAYS_DEFAULT: Final = 400
+"""A year, and time to look at it."""
+DAYS_MAX: Final = 36_500
 
 
 class BadEnvironment(Exception):
@@ -66,6 +70,7 @@ class Environment:
     cluster_allow: tuple[Reach, ...] = ()
     cluster_deny: tuple[Reach, ...] = ()
     own_ports: tuple[int, ...] = ()
+    audit_days: int = AUDIT_DAYS_DEFAULT
 
     @property
     def is_embedded(self) -> bool:
@@ -110,6 +115,9 @@ def read_environment(variables: Mapping[str, str], working_directory: Path) -> E
             "HERMES_CLUSTER_DENY", variables.get("HERMES_CLUSTER_DENY") or ""
         ),
         own_ports=parse_ports("HERMES_OWN_PORTS", variables.get("HERMES_OWN_PORTS") or ""),
+        audit_days=parse_days(
+            "HERMES_AUDIT_DAYS", variables.get("HERMES_AUDIT_DAYS") or str(AUDIT_DAYS_DEFAULT)
+        ),
     )
 
 
@@ -205,6 +213,15 @@ def parse_ports(name: str, text: str) -> tuple[int, ...]:
         if not part.isdecimal() or not 0 < int(part) < 65536:
             raise BadEnvironment(f"{name} has {part!r}; expected port numbers joined by commas")
     return tuple(int(part) for part in _split(text))
+
+
+def parse_days(name: str, text: str) -> int:
+    """A number of days; 0 is for ever. Raises BadEnvironment."""
+    if not (text.isascii() and text.isdecimal()) or int(text) > DAYS_MAX:
+        raise BadEnvironment(
+            f"{name} is {text!r}; expected a number of days up to {DAYS_MAX:,}, or 0 for ever"
+        )
+    return int(text)
 
 
 def _split(text: str) -> tuple[str, ...]:

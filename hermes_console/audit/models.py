@@ -1,9 +1,10 @@
 """The audit: one row per act, written before the act and completed once after it. Nothing in the
-console changes or deletes a completed row.
+console changes a completed row; only `prune.py` deletes, by age alone.
 """
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Never
 
 from django.db import models
@@ -30,6 +31,12 @@ class AuditQuerySet(models.QuerySet["AuditEvent"]):
         """How many rows it was: 0 when the row is complete already."""
         rows = self.filter(pk=key, outcome=Outcome.STARTED)
         return super(AuditQuerySet, rows).update(**values)
+
+    def prune(self, before: datetime, limit: int) -> int:
+        """Delete up to `limit` of the oldest rows from before that time; how many it were."""
+        keys = self.filter(at__lt=before).order_by("pk").values_list("pk", flat=True)[:limit]
+        rows = self.filter(pk__in=list(keys))
+        return super(AuditQuerySet, rows).delete()[0]
 
     def update(self, **_values: Any) -> Never:
         raise AppendOnly("the audit is append-only")

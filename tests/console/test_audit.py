@@ -5,16 +5,20 @@ from __future__ import annotations
 import csv
 import io
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.db import OperationalError, models
 from django.test import Client
+from django.utils import timezone
 
 from hermes_console.accounts.actor import Actor
 from hermes_console.accounts.models import User
 from hermes_console.accounts.rights import RIGHTS_OF, Right, Role
+from hermes_console.audit import prune
 from hermes_console.audit.models import AuditEvent, Outcome
-from hermes_console.audit.record import audited, bounded, record
+from hermes_console.audit.prune import prune_slice
+from hermes_console.audit.record import AuditUnavailable, audited, bounded, record
 from hermes_console.clusters import Cluster
 from hermes_console.errors import Refused
 from hermes_console.operations.audit import changes, csv_cell
@@ -110,7 +114,7 @@ def test_filters_fit_page_and_api(signed_in: Client, cluster: Cluster) -> None:
 
 def test_nonsense_in_the_filter_is_said(signed_in: Client, cluster: Cluster) -> None:
     text = signed_in.get(f"{PAGE}?since=yesterday&outcome=x&before=abc").text
-    assert "“yesterday” is no date and time" in text
+    assert "“yesterday” was left out. Enter a time" in text
     assert signed_in.get(f"{API}?since=yesterday").status_code == 400
 
 
@@ -189,3 +193,48 @@ def test_row_that_was_cut_off_is_shown_as_unknown(signed_in: Client, cluster: Cl
     record(actor(), "topic.delete", outcome=Outcome.STARTED, target="orders")
     assert "Unknown" in signed_in.get(PAGE).text
     assert AuditEvent.objects.get().at <= datetime.now(UTC)
+
+
+def aged(days: int, target: str) -> None:
+    event = record(actor(), "topic.create", outcome=Outcome.DONE, target=target)
+    rows: models.QuerySet[AuditEvent] = models.QuerySet(AuditEvent).filter(pk=event.pk)
+    rows.update(at=timezone.now() - timedelta(days=days))
+
+
+def test_old_rows_go_a_slice_at_a_time_and_a_row_says_so(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prune, "ROWS_PER_STEP", 2)
+    monkeypatch.setattr(prune, "STEPS_PER_SLICE", 2)
+    for number in range(5):
+        aged(401, f"old-{number}")
+    aged(399, "young")
+    now = timezone.now()
+    assert prune_slice(now, 400), "a slice is bounded"
+    assert not prune_slice(now, 400)
+    assert not prune_slice(now, 400), "nothing is left, and nothing is recorded"
+    kept = list(AuditEvent.objects.order_by("pk").values_list("action", "target", "outcome"))
+    assert kept[0] == ("topic.create", "young", "done")
+    told = AuditEvent.objects.filter(action="audit.prune")
+    assert [one.after["rows"] for one in told.order_by("pk")] == [4, 1]
+    assert {one.actor for one in told} == {"console"}
+
+
+def test_rows_are_kept_for_ever_on_demand(cluster: Cluster) -> None:
+    aged(10_000, "old")
+    assert not prune_slice(timezone.now(), 0)
+    assert AuditEvent.objects.count() == 1
+
+
+def test_nothing_goes_when_the_row_that_tells_of_it_cannot_be_written(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aged(401, "old")
+
+    def full(*_: object, **__: object) -> None:
+        raise OperationalError("disk full")
+
+    monkeypatch.setattr(models.Model, "save", full)
+    with pytest.raises(AuditUnavailable):
+        prune_slice(timezone.now(), 400)
+    assert AuditEvent.objects.filter(target="old").exists()

@@ -83,3 +83,11 @@ def test_damaged_secret_key_is_not_used(tmp_path: Path) -> None:
     path.write_text("short")
     with pytest.raises(RuntimeError, match="remove it"):
         load_or_create_secret(path)
+
+
+def test_days_of_the_audit_are_a_number_or_refused() -> None:
+    assert read_environment({}, Path("/")).audit_days == 400
+    assert read_environment({"HERMES_AUDIT_DAYS": "0"}, Path("/")).audit_days == 0
+    for text in ("-1", "a year", "1.5", "٣", "99999999"):
+        with pytest.raises(BadEnvironment, match="HERMES_AUDIT_DAYS"):
+            read_environment({"HERMES_AUDIT_DAYS": text}, Path("/"))
