@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from hermes_console.environment import Environment
 
 CLUSTERS_MAX: Final = 32
+CLUSTER_ID_LENGTH_MAX: Final = 255
 
 
 class ClusterKind(models.TextChoices):
@@ -24,7 +25,7 @@ class ClusterKind(models.TextChoices):
 
 class Cluster(models.Model):
     """One row per cluster. `metrics_address` is the URL of the broker's metrics text, empty when
-    there is none.
+    there is none; `cluster_id` what it called itself when it was tested last, empty when unknown.
     """
 
     name = models.CharField(
@@ -35,6 +36,9 @@ class Cluster(models.Model):
     bootstrap_address = models.CharField(max_length=1024)
     metrics_address = models.CharField(max_length=1024, blank=True)
     kind = models.CharField(max_length=16, choices=ClusterKind.choices, default=ClusterKind.OURS)
+    cluster_id = models.CharField(
+        max_length=CLUSTER_ID_LENGTH_MAX, blank=True, default="", db_default=""
+    )
     is_from_environment = models.BooleanField(default=False)
 
     class Meta:

@@ -4,6 +4,7 @@ the sentence and keep the form, the API sends problem+json: both by `trouble_of`
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -84,6 +85,7 @@ REFUSALS: Final[Mapping[ErrorCode, Row]] = {
     ),
 }
 RETRY: Final = "Try again in a moment."
+SUBJECT: Final = re.compile(r"\w+ '(?P<name>[\w.-]+)': (?P<rest>.+)", re.DOTALL)
 
 
 def trouble_of(error: BaseException) -> Trouble | None:
@@ -129,6 +131,17 @@ def _client_trouble(error: ClientError) -> Trouble:
 
 
 def sentence(text: str) -> str:
-    """`text` with a full stop at its end."""
-    text = text.strip()
+    """`text` with a full stop at its end, and what it is about named once."""
+    text = without_echo(text.strip())
     return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def without_echo(text: str) -> str:
+    """`topic 'x': Topic 'x' already exists` says it twice: the words in front go when what follows
+    names the same thing. Pure.
+    """
+    found = SUBJECT.fullmatch(text)
+    if found is None or found["name"] not in re.split(r"[^\w.-]+", found["rest"]):
+        return text
+    rest = found["rest"]
+    return rest[:1].upper() + rest[1:]

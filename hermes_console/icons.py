@@ -53,6 +53,7 @@ ICONS: Final[dict[str, str]] = {
     ),
     "key": '<circle cx="5.5" cy="10.5" r="2.75"/><path d="m7.5 8.5 5-5M10.5 5.5l1.8 1.8"/>',
     "download": '<path d="M8 2.5v7.5M4.8 7 8 10.2 11.2 7M2.5 13.5h11"/>',
+    "menu": '<path d="M2.5 4.5h11M2.5 8h11M2.5 11.5h11"/>',
     "messages": (
         '<rect x="2" y="3.5" width="12" height="9" rx="1.5"/><path d="m2.5 5 5.5 4 5.5-4"/>'
     ),

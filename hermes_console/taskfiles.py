@@ -12,7 +12,7 @@ import os
 import uuid
 from pathlib import Path
 from queue import Empty
-from time import time_ns
+from time import monotonic, time, time_ns
 from typing import Any, Final
 
 from kombu.transport import TRANSPORT_ALIASES, filesystem
@@ -20,12 +20,19 @@ from kombu.utils.json import dumps, loads
 
 SCHEME: Final = "hermes-files"
 SUFFIX: Final = ".msg"
+TAKEN: Final = ".taken"
+DRAFT: Final = ".draft"
+TIDIED_EVERY_S: Final = 60.0
+LEFT_AFTER_S: Final = 60.0
+"""Writing and taking a file are a matter of milliseconds."""
 
 log = logging.getLogger(__name__)
 
 
 class Channel(filesystem.Channel):
     """Kombu's channel protocol. Names sort by the time of their writing."""
+
+    _tidied_at_s = float("-inf")
 
     def _put(self, queue: str, payload: Any, **_options: Any) -> None:  # type: ignore[override]
         name = f"{time_ns():020d}_{uuid.uuid4()}.{queue}{SUFFIX}"
@@ -34,11 +41,14 @@ class Channel(filesystem.Channel):
     def _get(self, queue: str, timeout: float | None = None) -> Any:
         """The oldest message of the queue. Raises Empty."""
         folder = Path(self.data_folder_in)
+        if monotonic() - self._tidied_at_s >= TIDIED_EVERY_S:
+            self._tidied_at_s = monotonic()
+            tidy(folder, time())
         wanted = f"{queue}{SUFFIX}"
         for name in sorted(os.listdir(folder)):  # noqa: PTH208  only names are needed
             if name.partition(".")[2] != wanted:
                 continue
-            taken = folder / f"{name}.taken"
+            taken = folder / f"{name}{TAKEN}"
             try:
                 (folder / name).rename(taken)
             except OSError:
@@ -74,8 +84,27 @@ def register() -> None:
     TRANSPORT_ALIASES[SCHEME] = f"{__name__}:Transport"
 
 
+def tidy(folder: Path, now_s: float) -> None:
+    """What a process left that died at its work: a message that it had taken is there again, as
+    tasks may be done twice but not be lost; a draft goes.
+    """
+    for file in folder.iterdir():
+        if file.suffix not in {TAKEN, DRAFT}:
+            continue
+        try:
+            if now_s - file.stat().st_ctime < LEFT_AFTER_S:
+                continue
+            if file.suffix == DRAFT:
+                file.unlink()
+            else:
+                file.rename(file.with_suffix(""))
+        except FileNotFoundError:
+            continue  # its process lives, or another one tidies
+        log.warning("a task's file was left by a process that died: %s", file.name)
+
+
 def write_whole(file: Path, text: str) -> None:
     """The file appears with all of its text or not at all."""
-    draft = file.with_name(f"{file.name}.{uuid.uuid4()}.draft")
+    draft = file.with_name(f"{file.name}.{uuid.uuid4()}{DRAFT}")
     draft.write_text(text)
     draft.replace(file)

@@ -10,7 +10,14 @@ from typing import Any, Final
 from django.core.exceptions import PermissionDenied
 
 from hermes_console.accounts.address import address_of
-from hermes_console.accounts.rights import MEANING_OF, RIGHTS_OF, Right, Role, roles_with
+from hermes_console.accounts.rights import (
+    CONSOLE_WIDE,
+    MEANING_OF,
+    RIGHTS_OF,
+    Right,
+    Role,
+    roles_with,
+)
 from hermes_console.clusters import Cluster
 
 NAME_LENGTH_MAX: Final = 150
@@ -26,6 +33,11 @@ class NotAllowed(PermissionDenied):
             text = (
                 f"This token is not for cluster {cluster.name}. "
                 "Make one that is, on your profile page."
+            )
+        elif actor.holds(right):
+            text = (
+                f"This token is for chosen clusters and may not {meant} of the console itself. "
+                "Make one for all clusters, on your profile page."
             )
         elif actor.via == "token" and right in RIGHTS_OF[actor.role]:
             text = f"This token may not {meant}. Make one with that right, on your profile page."
@@ -56,7 +68,14 @@ class Actor:
     clusters: frozenset[int] | None = None
 
     def may(self, right: Right, cluster: Cluster | None = None) -> bool:
-        return right in self.rights and (cluster is None or self.reaches(cluster))
+        """On that cluster; None: on the console itself."""
+        if cluster is not None:
+            return self.holds(right) and self.reaches(cluster)
+        return self.holds(right) and not (self.clusters is not None and right in CONSOLE_WIDE)
+
+    def holds(self, right: Right) -> bool:
+        """Whether there is anything that the right can be used on."""
+        return right in self.rights
 
     def reaches(self, cluster: Cluster) -> bool:
         """Whether the actor's credential is for this cluster at all."""

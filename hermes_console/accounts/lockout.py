@@ -28,6 +28,9 @@ WINDOW: Final = timedelta(minutes=15)
 LOCKED_FOR: Final = timedelta(minutes=15)
 ROWS_PURGED_MAX: Final = 200
 ANY_ACCOUNT: Final = ""
+ANYWHERE: Final = ""
+OWN_FAILURES_MAX: Final = 5
+"""Of who is signed in and types their old password, from wherever: a stolen session may travel."""
 
 
 def begin_attempt(account: str, address: str) -> datetime | None:
@@ -54,6 +57,23 @@ def succeed(account: str, address: str) -> None:
     SignInFailures.objects.filter(account=ANY_ACCOUNT, address=address).update(
         failure_count=Greatest(F("failure_count") - 1, 0)
     )
+
+
+def begin_own_check(user_key: int) -> datetime | None:
+    """As `begin_attempt`, for the old password that somebody types who is signed in already."""
+    now = timezone.now()
+    _purge(now)
+    with transaction.atomic():
+        return _count(_own_key(user_key), ANYWHERE, OWN_FAILURES_MAX, now)
+
+
+def succeed_own_check(user_key: int) -> None:
+    SignInFailures.objects.filter(account=_own_key(user_key), address=ANYWHERE).delete()
+
+
+def _own_key(user_key: int) -> str:
+    """No account is called so."""
+    return key_of(f"\0own password of {user_key}")
 
 
 def is_last(account: str, address: str) -> bool:

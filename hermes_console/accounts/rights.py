@@ -45,6 +45,11 @@ MEANING_OF: Final[Mapping[Right, str]] = {
     Right.AUDIT_READ: "read the audit",
 }
 
+CONSOLE_WIDE: Final = frozenset({Right.CLUSTERS_WRITE, Right.ACCOUNTS_WRITE})
+"""Rights whose acts, where no cluster is named, are on the console itself: accounts, the list of
+clusters. A token for chosen clusters may not make them.
+"""
+
 
 def roles_with(right: Right) -> list[Role]:
     """The roles that have the right."""

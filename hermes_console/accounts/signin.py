@@ -38,6 +38,45 @@ def try_begin(request: HttpRequest, name: str) -> datetime | None:
         ) from error
 
 
+def try_begin_own_check(user: User) -> datetime | None:
+    """None when the own old password may be tried; else until when it may not. Raises Refused when
+    the attempt cannot be counted.
+    """
+    try:
+        return lockout.begin_own_check(user.pk)
+    except DatabaseError as error:
+        raise Refused(
+            503,
+            "password-unavailable",
+            "The password cannot be changed now: the console's database cannot be written. Check "
+            "the database and its disk, then try again.",
+        ) from error
+
+
+def end_own_check(request: HttpRequest, user: User, *, is_right: bool) -> None:
+    """The count starts anew after the right one; a wrong one is recorded."""
+    if is_right:
+        lockout.succeed_own_check(user.pk)
+        return
+    record(
+        _actor(request, user, user.username),
+        "password.change",
+        outcome=Outcome.REFUSED,
+        target=user.username,
+        reason="wrong old password",
+    )
+
+
+def own_locked_sentence(until: datetime) -> str:
+    """What somebody reads who guessed at their own old password too often."""
+    left_s = max(1.0, (until - timezone.now()).total_seconds())
+    return (
+        f"The old password was wrong {lockout.OWN_FAILURES_MAX} times. Try again in "
+        f"{words.duration(left_s)} (at {until:%H:%M} UTC), or ask an operator for a one-time "
+        "sign-in link: whoever comes by it chooses a password without the old one."
+    )
+
+
 def note_failure(request: HttpRequest, name: str) -> None:
     """A wrong password; the one that locks says so. Names of accounts that do not exist are not
     kept: they may be passwords.

@@ -4,6 +4,7 @@ every answer about a bad credential is the same sentence.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from django.conf import settings
@@ -101,12 +102,19 @@ def sign_in_link(request: HttpRequest, token: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def choose_password(request: HttpRequest) -> HttpResponse:
     """Set the own password; other sessions of the account end. Who has one types it first, unless a
-    one-time link signed them in: they may have forgotten it.
+    one-time link signed them in: they may have forgotten it. Guesses at the old one are bounded:
+    429, and the typed one is not even looked at.
     """
     user = _me(request)
     is_free = not user.has_usable_password() or request.session.get(signin.BY_LINK) is True
     kind = SetPasswordForm if is_free else PasswordChangeForm
+    if request.method == "POST" and not is_free:
+        until = signin.try_begin_own_check(user)
+        if until is not None:
+            return _password_locked(request, kind(user), until)
     form: SetPasswordForm[User] = kind(user, request.POST or None)
+    if request.method == "POST" and not is_free:
+        signin.end_own_check(request, user, is_right="old_password" not in form.errors)
     if request.method == "POST" and form.is_valid():
         with audited(
             actor_of(request), Right.VIEW, "password.change", cluster=None, target=user.username
@@ -119,6 +127,15 @@ def choose_password(request: HttpRequest) -> HttpResponse:
         messages.success(request, "Password saved. Sign in with it from now on.")
         return redirect("accounts:profile")
     return render(request, "accounts/password.html", {"form": form})
+
+
+def _password_locked(
+    request: HttpRequest, form: SetPasswordForm[User], until: datetime
+) -> HttpResponse:
+    context = {"form": form, "locked": signin.own_locked_sentence(until)}
+    answer = render(request, "accounts/password.html", context, status=429)
+    answer["Retry-After"] = str(max(1, int((until - timezone.now()).total_seconds())))
+    return answer
 
 
 @require_safe

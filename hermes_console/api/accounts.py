@@ -245,15 +245,15 @@ class AccountDetail(AdminView):
         ],
     )
     def patch(self, request: Request, account: str) -> Response:
-        user = user_named(account)
-        self.if_match(accounts.account_json(user))
-        wanted = self.body(AccountChangeSerializer)
-        if "role" in wanted and wanted["role"] != user.role:
-            user = accounts.change_role(self.actor, user, Role(wanted["role"]))
-        if "is_enabled" in wanted and wanted["is_enabled"] != user.is_active:
-            act = accounts.enable if wanted["is_enabled"] else accounts.disable
-            user = act(self.actor, user)
-        return self.etagged(accounts.account_json(user))
+        user, wanted = user_named(account), self.body(AccountChangeSerializer)
+        changed = accounts.change_account(
+            self.actor,
+            user,
+            role=Role(wanted["role"]) if "role" in wanted else None,
+            is_enabled=wanted.get("is_enabled"),
+            check=lambda now: self.if_match(accounts.account_json(now)),
+        )
+        return self.etagged(accounts.account_json(changed))
 
 
 class AccountLinks(AdminView):

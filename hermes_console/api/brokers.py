@@ -14,8 +14,14 @@ from rest_framework.response import Response
 from hermes_console.accounts.rights import Right
 from hermes_console.api import topics_shapes as shapes
 from hermes_console.api.base import AdminView, problems
-from hermes_console.api.topics import CLUSTER_TROUBLE, DRY_RUN, IF_MATCH, is_dry_run, read_changes
-from hermes_console.clusters import Cluster
+from hermes_console.api.configs import (
+    CHANGE_TROUBLE,
+    CHANGES_BODY,
+    CLUSTER_TROUBLE,
+    DRY_RUN,
+    IF_MATCH,
+    ConfigView,
+)
 from hermes_console.operations import brokers
 from hermes_console.operations.brokers import Broker, Scope
 
@@ -130,7 +136,7 @@ class BrokerDetail(AdminView):
         return Response(_broker_json(broker))
 
 
-class BrokerConfig(AdminView):
+class BrokerConfig(ConfigView):
     """The settings of a broker."""
 
     rights = {"GET": Right.VIEW, "PATCH": Right.CLUSTERS_WRITE}
@@ -141,23 +147,16 @@ class BrokerConfig(AdminView):
         responses={200: shapes.ConfigSerializer, **problems(*CLUSTER_TROUBLE)},
     )
     def get(self, _request: Request, cluster: str, node: int) -> Response:
-        return self.etagged(_config(self.cluster(cluster), node))
+        found = self.cluster(cluster)
+        return self.answer_get(found, str(node), lambda: brokers.read_broker_settings(found, node))
 
     @extend_schema(
         operation_id="broker_configure",
         summary="Change settings while the broker runs",
         description="An object: setting → value; null takes the value set live away.",
         parameters=[IF_MATCH, DRY_RUN, SCOPE],
-        request={
-            "application/json": {
-                "type": "object",
-                "additionalProperties": {"type": "string", "nullable": True},
-            }
-        },
-        responses={
-            200: shapes.ChangesSerializer,
-            **problems(409, 412, 422, 428, *CLUSTER_TROUBLE),
-        },
+        request=CHANGES_BODY,
+        responses={200: shapes.ChangesSerializer, **problems(*CHANGE_TROUBLE)},
         examples=[
             OpenApiExample(
                 "Keep a day unless a topic says otherwise",
@@ -167,27 +166,23 @@ class BrokerConfig(AdminView):
         ],
     )
     def patch(self, request: Request, cluster: str, node: int) -> Response:
-        found, wanted = self.cluster(cluster), read_changes(request.data)
+        found = self.cluster(cluster)
         scope = _scope(request.query_params.get("scope", Scope.BROKER.value))
-        self.if_match(_config(found, node))
-        if is_dry_run(request):
-            changes = brokers.check_broker_settings(found, node, wanted, scope=scope)
-        else:
-            changes = brokers.change_broker_settings(
-                self.actor, found, node, wanted, scope=scope, etag=None
-            )
-        return Response(shapes.changes_json(changes, is_dry_run=is_dry_run(request)))
+        return self.answer_patch(
+            found,
+            str(node),
+            lambda: brokers.read_broker_settings(found, node),
+            try_out=lambda wanted: brokers.check_broker_settings(found, node, wanted, scope=scope),
+            change=lambda wanted, check: brokers.change_broker_settings(
+                self.actor, found, node, wanted, scope=scope, etag=None, check=check
+            ),
+        )
 
 
 def _scope(text: str) -> Scope:
     if text not in {one.value for one in Scope}:
         raise ValidationError({"scope": ["broker or cluster."]})
     return Scope(text)
-
-
-def _config(cluster: Cluster, node: int) -> dict[str, Any]:
-    settings = brokers.read_broker_settings(cluster, node)
-    return shapes.config_json(cluster.name, str(node), settings)
 
 
 def _broker_json(one: Broker) -> dict[str, Any]:

@@ -184,9 +184,8 @@ class ClusterDetail(AdminView):
     )
     def patch(self, request: Request, cluster: str) -> Response:
         found = self.cluster(cluster)
-        self.if_match(clusters.cluster_json(found))
         wanted = self.body(ClusterChangeSerializer)
-        changed = clusters.change_cluster(self.actor, found, **wanted)
+        changed = clusters.change_cluster(self.actor, found, **wanted, check=self._check)
         return self.etagged(clusters.cluster_json(changed))
 
     @extend_schema(
@@ -198,9 +197,11 @@ class ClusterDetail(AdminView):
     )
     def delete(self, request: Request, cluster: str) -> Response:
         found = self.cluster(cluster)
-        self.if_match(clusters.cluster_json(found))
-        clusters.remove_cluster(self.actor, found)
+        clusters.remove_cluster(self.actor, found, check=self._check)
         return Response(status=204)
+
+    def _check(self, now: Cluster) -> None:
+        self.if_match(clusters.cluster_json(now))
 
 
 class ClusterTest(AdminView):

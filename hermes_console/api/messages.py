@@ -223,7 +223,11 @@ class SearchFound(AdminView):
     @extend_schema(
         operation_id="search_found",
         summary="List the messages that a search found",
-        description="Read from the cluster now, also while the search runs.",
+        description=(
+            "Read from the cluster now, also while the search runs. A slow cluster makes the page "
+            "shorter than `limit`; `next_after` says where the next one begins, null that none "
+            "follows."
+        ),
         parameters=[shapes.FoundQuerySerializer],
         responses={200: shapes.FoundPageSerializer, **TROUBLES},
     )

@@ -6,17 +6,23 @@ from typing import Any, Final
 
 from django.urls import path, reverse
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
-from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from hermes_console.accounts.rights import Right
 from hermes_console.api import topics_shapes as shapes
-from hermes_console.api.base import AdminView, idempotent, if_match_header, problems
+from hermes_console.api.base import AdminView, idempotent, problems
+from hermes_console.api.configs import (
+    CHANGE_TROUBLE,
+    CHANGES_BODY,
+    CLUSTER_TROUBLE,
+    DRY_RUN,
+    IF_MATCH,
+    ConfigView,
+)
 from hermes_console.clusters import Cluster
 from hermes_console.operations import topics
-from hermes_console.operations.configs import VALUE_LENGTH_MAX
 from hermes_console.operations.topics_catalogue import (
     Show,
     read_catalogue,
@@ -33,11 +39,6 @@ from hermes_console.operations.topics_read import (
 )
 from hermes_console.samples.read import latest_cluster
 
-IF_MATCH: Final = if_match_header(of="GET …/config")
-DRY_RUN: Final = OpenApiParameter(
-    "dry_run", bool, description="Let the cluster check it and change nothing."
-)
-CLUSTER_TROUBLE: Final = (404, 501, 502, 503, 504)
 LIST_EXAMPLE: Final = {
     "cluster": "local",
     "topics": [
@@ -199,7 +200,7 @@ class TopicPartitions(AdminView):
         )
 
 
-class TopicConfig(AdminView):
+class TopicConfig(ConfigView):
     """The settings of a topic."""
 
     rights = {"GET": Right.VIEW, "PATCH": Right.TOPICS_WRITE}
@@ -210,23 +211,16 @@ class TopicConfig(AdminView):
         responses={200: shapes.ConfigSerializer, **problems(*CLUSTER_TROUBLE)},
     )
     def get(self, _request: Request, cluster: str, topic: str) -> Response:
-        return self.etagged(_config(self.cluster(cluster), topic))
+        found = self.cluster(cluster)
+        return self.answer_get(found, topic, lambda: read_topic_settings(found, topic))
 
     @extend_schema(
         operation_id="topic_configure",
         summary="Change settings",
         description="An object: setting → value; null takes the topic's own value away.",
         parameters=[IF_MATCH, DRY_RUN],
-        request={
-            "application/json": {
-                "type": "object",
-                "additionalProperties": {"type": "string", "nullable": True},
-            }
-        },
-        responses={
-            200: shapes.ChangesSerializer,
-            **problems(409, 412, 422, 428, *CLUSTER_TROUBLE),
-        },
+        request=CHANGES_BODY,
+        responses={200: shapes.ChangesSerializer, **problems(*CHANGE_TROUBLE)},
         examples=[
             OpenApiExample(
                 "Keep a day, and the cluster's segment size",
@@ -235,20 +229,17 @@ class TopicConfig(AdminView):
             )
         ],
     )
-    def patch(self, request: Request, cluster: str, topic: str) -> Response:
-        found, wanted = self.cluster(cluster), read_changes(request.data)
-
-        def check() -> None:
-            self.if_match(_config(found, topic))
-
-        if is_dry_run(request):
-            check()
-            changes = topics.check_settings(found, topic, wanted)
-        else:
-            changes = topics.change_settings(
+    def patch(self, _request: Request, cluster: str, topic: str) -> Response:
+        found = self.cluster(cluster)
+        return self.answer_patch(
+            found,
+            topic,
+            lambda: read_topic_settings(found, topic),
+            try_out=lambda wanted: topics.check_settings(found, topic, wanted),
+            change=lambda wanted, check: topics.change_settings(
                 self.actor, found, topic, wanted, etag=None, check=check
-            )
-        return Response(shapes.changes_json(changes, is_dry_run=is_dry_run(request)))
+            ),
+        )
 
 
 class TopicRecords(AdminView):
@@ -289,28 +280,6 @@ class TopicRecords(AdminView):
         return Response(shapes.cuts_json(cuts, answers))
 
 
-def read_changes(body: Any) -> dict[str, str | None]:
-    """The body of a PATCH of settings. Raises ValidationError."""
-    if not isinstance(body, dict) or not 0 < len(body) <= topics.SETTINGS_MAX:
-        raise ValidationError(
-            {"body": [f"An object of 1 to {topics.SETTINGS_MAX} settings: name → value or null."]}
-        )
-    wanted: dict[str, str | None] = {}
-    for name, value in body.items():
-        is_good = value is None or isinstance(value, str)
-        if not is_good or len(value or "") > VALUE_LENGTH_MAX or not 0 < len(name) <= 249:
-            raise ValidationError({name[:64] or "body": ["A text, or null to take it away."]})
-        wanted[name] = value
-    return wanted
-
-
-def is_dry_run(request: Request) -> bool:
-    """Raises ValidationError for what is neither true nor false."""
-    return bool(
-        serializers.BooleanField().run_validation(request.query_params.get("dry_run", "false"))
-    )
-
-
 def _wanted_offsets(cluster: Cluster, topic: Topic, body: dict[str, Any]) -> dict[int, int]:
     offsets, time_ms = body.get("before_offsets"), body.get("before_time_ms")
     if (offsets is None) == (time_ms is None):
@@ -322,10 +291,6 @@ def _wanted_offsets(cluster: Cluster, topic: Topic, body: dict[str, Any]) -> dic
     if unknown:
         raise ValidationError({"before_offsets": [f"{unknown[0][:20]!r} is no partition."]})
     return {int(key): int(value) for key, value in offsets.items()}
-
-
-def _config(cluster: Cluster, topic: str) -> dict[str, Any]:
-    return shapes.config_json(cluster.name, topic, read_topic_settings(cluster, topic))
 
 
 def _created(

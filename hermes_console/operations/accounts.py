@@ -4,7 +4,8 @@ stays one.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
 
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
@@ -21,6 +22,10 @@ from hermes_console.audit.record import Act, audited
 from hermes_console.errors import Refused
 
 ACCOUNTS_MAX: Final = 10_000
+Check: TypeAlias = Callable[[User], object]
+"""Is given the account as it is, before it is changed; raises Refused when that is not what was
+looked at.
+"""
 
 
 def account_json(user: User) -> dict[str, Any]:
@@ -62,7 +67,43 @@ def create_account(
     return user, link
 
 
-def change_role(actor: Actor, user: User, role: Role) -> User:
+def change_account(
+    actor: Actor, user: User, *, role: Role | None, is_enabled: bool | None, check: Check
+) -> User:
+    """The account with another role, opened or closed; None stays. `check` is given the account as
+    it is at the change, while nobody else can change it. Raises what `check` raises, Refused,
+    NotAllowed.
+    """
+    acts: list[Callable[[User, Check], User]] = []
+    if role is not None and role != user.role:
+        acts.append(lambda now, checked: change_role(actor, now, role, check=checked))
+    if is_enabled is not None and is_enabled != user.is_active:
+        turn = enable if is_enabled else disable
+        acts.append(lambda now, checked: turn(actor, now, check=checked))
+    if not acts:
+        check(user)
+    for act in acts:
+        user = act(user, check)
+        check = _as_left(user)
+    return user
+
+
+def _as_left(user: User) -> Check:
+    """For the second act of one change: nobody came in between."""
+    left = account_json(user)
+
+    def check(now: User) -> None:
+        if account_json(now) != left:
+            raise Refused(
+                412,
+                "changed-meanwhile",
+                f"{now.username} was changed by somebody else just now: look at it again.",
+            )
+
+    return check
+
+
+def change_role(actor: Actor, user: User, role: Role, *, check: Check = lambda _: None) -> User:
     """The account with its new role, which counts from its next request on."""
     with (
         audited(
@@ -76,6 +117,7 @@ def change_role(actor: Actor, user: User, role: Role) -> User:
         transaction.atomic(),
     ):
         current = _locked(user)
+        check(current)
         act.before = account_json(current)
         if role != Role.OPERATOR:
             _refuse_if_last_operator(act, current, "made a viewer")
@@ -85,7 +127,7 @@ def change_role(actor: Actor, user: User, role: Role) -> User:
     return current
 
 
-def disable(actor: Actor, user: User) -> User:
+def disable(actor: Actor, user: User, *, check: Check = lambda _: None) -> User:
     """Close the account: its sessions end, its tokens and links are worth nothing from now on."""
     with audited(
         actor,
@@ -97,6 +139,7 @@ def disable(actor: Actor, user: User) -> User:
     ) as act:
         with transaction.atomic():
             current = _locked(user)
+            check(current)
             act.before = account_json(current)
             _refuse_if_last_operator(act, current, "disabled")
             current.is_active = False
@@ -107,7 +150,7 @@ def disable(actor: Actor, user: User) -> User:
     return current
 
 
-def enable(actor: Actor, user: User) -> User:
+def enable(actor: Actor, user: User, *, check: Check = lambda _: None) -> User:
     """Open the account again, with the password and the tokens that it had."""
     with (
         audited(
@@ -121,6 +164,7 @@ def enable(actor: Actor, user: User) -> User:
         transaction.atomic(),
     ):
         current = _locked(user)
+        check(current)
         current.is_active = True
         current.save(update_fields=["is_active"])
         act.after = account_json(current)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -21,6 +21,7 @@ from hermes_console.metricsaddress import MetricsUnread
 from hermes_console.operations.broker_metrics import BrokerMetrics, fetch_metrics
 from hermes_console.operations.configs import (
     BROKER_LIVE_SOURCE,
+    SETTINGS_BUSY,
     Change,
     Setting,
     audited_values,
@@ -29,6 +30,7 @@ from hermes_console.operations.configs import (
 )
 from hermes_console.operations.topics_catalogue import read_catalogue
 from hermes_console.operations.topics_read import Gaps
+from hermes_console.undo.lock import broker_settings_lock
 
 
 class Scope(StrEnum):
@@ -155,14 +157,23 @@ def change_broker_settings(
     *,
     scope: Scope,
     etag: str | None,
+    check: Callable[[], object] = lambda: None,
 ) -> list[Change]:
-    """What was changed, of one broker or of all. Raises Refused (412 when the settings are no
-    longer those of `etag`), NotAllowed, ClientError.
+    """What was changed, of one broker or of all. `etag` None: whatever holds now is changed, unless
+    `check` raises. Nobody else changes brokers' settings from the console between the look and the
+    change. Raises Refused (412 when the settings are no longer those of `etag`, 409 while somebody
+    else's change is on its way), NotAllowed, ClientError.
     """
     target = f"broker {node_id}" if scope is Scope.BROKER else "all brokers"
-    with audited(
-        actor, Right.CLUSTERS_WRITE, "broker.configure", cluster=cluster, target=target
-    ) as act:
+    with (
+        audited(
+            actor, Right.CLUSTERS_WRITE, "broker.configure", cluster=cluster, target=target
+        ) as act,
+        broker_settings_lock(cluster.pk) as lease,
+    ):
+        if not lease:
+            act.refuse(SETTINGS_BUSY, code="broker-busy")
+        check()
         settings = read_broker_settings(cluster, node_id)
         if etag is not None and etag != broker_settings_etag(settings):
             act.refuse(
@@ -173,6 +184,8 @@ def change_broker_settings(
             )
         changes = _changes(settings, wanted, scope)
         act.before, after = audited_values(settings, changes)
+        if changes and not lease.hold_on():
+            act.refuse(SETTINGS_BUSY, code="broker-busy")
         _alter(cluster, node_id, changes, scope, validate_only=False)
         act.after = after
     return changes

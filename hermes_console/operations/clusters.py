@@ -6,8 +6,9 @@ console may connect at all is `reach`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from django.db import IntegrityError, transaction
 
@@ -22,17 +23,20 @@ from hermes_console import connect
 from hermes_console.accounts.actor import Actor
 from hermes_console.accounts.rights import Right
 from hermes_console.audit.record import Act, audited, require
-from hermes_console.clusters import CLUSTERS_MAX, Cluster, ClusterKind
+from hermes_console.clusters import CLUSTER_ID_LENGTH_MAX, CLUSTERS_MAX, Cluster, ClusterKind
 from hermes_console.environment import CLUSTER_NAME_PATTERN
 from hermes_console.errors import Refused, sentence
 from hermes_console.operations.clusters_probe import Probe, probe, probe_permission, read_addresses
 from hermes_console.operations.clusters_skills import Skill, kind_of, skills_of, version_hint
 from hermes_console.samples.models import ClusterLatest, GroupLatest
+from hermes_console.samples.read import latest_cluster
 
 TEST_CALL_MS_MAX: Final = 5_000
 FAILED_PROBES_MAX: Final = 2
 """Each may take seconds: two are enough to say."""
 NODES_CHECKED_MAX: Final = 100
+Check: TypeAlias = Callable[[Cluster], object]
+"""Raises Refused when the row is not the one that was looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +99,9 @@ def look_again(actor: Actor, cluster: Cluster) -> Found:
     """What the cluster is now; its kind is corrected when that was wrong. Raises Refused."""
     require(actor, Right.VIEW, cluster=cluster, target=cluster.name)
     found = look_at(cluster.bootstrap_address, is_trusted=cluster.is_from_environment)
-    if found.kind != cluster.kind:
-        Cluster.objects.filter(pk=cluster.pk).update(kind=found.kind)
+    known = found.cluster_id[:CLUSTER_ID_LENGTH_MAX]
+    if (found.kind, known) != (cluster.kind, cluster.cluster_id):
+        Cluster.objects.filter(pk=cluster.pk).update(kind=found.kind, cluster_id=known)
     return found
 
 
@@ -108,10 +113,16 @@ def add_cluster(actor: Actor, *, name: str, bootstrap_address: str) -> tuple[Clu
         _refuse_if_taken(name)
         _refuse_if_full(act)
         found = look_at(addresses, is_trusted=False)
-        cluster = Cluster(name=name, bootstrap_address=addresses, kind=found.kind)
+        cluster = Cluster(
+            name=name,
+            bootstrap_address=addresses,
+            kind=found.kind,
+            cluster_id=found.cluster_id[:CLUSTER_ID_LENGTH_MAX],
+        )
         with transaction.atomic():
             list(Cluster.objects.select_for_update().values_list("pk"))
             _refuse_if_full(act)
+            _refuse_if_watched(cluster)
             _save(cluster)
         act.after = cluster_json(cluster)
     return cluster, found
@@ -123,9 +134,11 @@ def change_cluster(
     *,
     name: str | None = None,
     bootstrap_address: str | None = None,
+    check: Check = lambda _: None,
 ) -> Cluster:
     """The cluster under another name or address; the new address has to answer. Its history, and
-    tokens made for it, stay with it. Raises Refused, NotAllowed.
+    tokens made for it, stay with it. `check` is given the row as it is, at the beginning and at the
+    change. Raises what `check` raises, Refused, NotAllowed.
     """
     with audited(
         actor,
@@ -135,23 +148,36 @@ def change_cluster(
         target=cluster.name,
         before=cluster_json(cluster),
     ) as act:
+        check(cluster)
         _refuse_if_from_environment(act, cluster)
+        changes: dict[str, str] = {}
         if name is not None and name != cluster.name:
             check_name(name)
             _refuse_if_taken(name)
-            cluster.name = name
+            changes["name"] = name
         if bootstrap_address is not None:
             addresses = ",".join(read_addresses(bootstrap_address))
             if addresses != cluster.bootstrap_address:
-                cluster.kind = look_at(addresses, is_trusted=False).kind
-                cluster.bootstrap_address = addresses
+                found = look_at(addresses, is_trusted=False)
+                changes |= {
+                    "kind": found.kind,
+                    "bootstrap_address": addresses,
+                    "cluster_id": found.cluster_id[:CLUSTER_ID_LENGTH_MAX],
+                }
         with transaction.atomic():
-            _save(cluster)
-        act.after = cluster_json(cluster)
-    return cluster
+            current = _locked(cluster)
+            check(current)
+            act.before = cluster_json(current)
+            for field, value in changes.items():
+                setattr(current, field, value)
+            if "cluster_id" in changes:
+                _refuse_if_watched(current)
+            _save(current)
+        act.after = cluster_json(current)
+    return current
 
 
-def remove_cluster(actor: Actor, cluster: Cluster) -> None:
+def remove_cluster(actor: Actor, cluster: Cluster, *, check: Check = lambda _: None) -> None:
     """Take it out of the console: what was known of it goes, its history ages out unseen, tokens
     for it reach it no more. The cluster
     itself, its topics and groups stay untouched. Raises Refused, NotAllowed.
@@ -165,10 +191,14 @@ def remove_cluster(actor: Actor, cluster: Cluster) -> None:
         before=cluster_json(cluster),
     ) as act:
         _refuse_if_from_environment(act, cluster)
+        key = cluster.pk
+        with transaction.atomic():
+            current = _locked(cluster)
+            check(current)
+            current.delete()
         connect.forget(cluster)
         for model in (ClusterLatest, GroupLatest):
-            model.objects.filter(cluster_id=cluster.pk).delete()
-        cluster.delete()
+            model.objects.filter(cluster_id=key).delete()
 
 
 def check_name(name: str) -> None:
@@ -228,6 +258,34 @@ def _setting_names(client: BlockingClient, nodes: tuple[Node, ...]) -> list[str]
 def _refuse_if_taken(name: str) -> None:
     if Cluster.objects.filter(name=name).exists():
         raise Refused(409, "cluster-exists", f"There is a cluster named {name} already.")
+
+
+def _refuse_if_watched(cluster: Cluster) -> None:
+    """The same cluster twice would count its lag and ask its brokers twice. The id that a cluster
+    tells now counts, as it may have been made anew since it was added. Raises Refused.
+    """
+    if not cluster.cluster_id:
+        return
+    for other in Cluster.objects.exclude(pk=cluster.pk):
+        snapshot = latest_cluster(other.pk)
+        known = other.cluster_id if snapshot is None else snapshot.cluster_id or other.cluster_id
+        if known == cluster.cluster_id:
+            raise Refused(
+                409,
+                "cluster-watched",
+                f"Cluster {other.name} at {other.bootstrap_address} is this very cluster (its id "
+                f"is {known}), and is watched already.",
+            )
+
+
+def _locked(cluster: Cluster) -> Cluster:
+    """The row as it is now, and nobody else changes it until the transaction's end. Raises Refused
+    when it is gone.
+    """
+    current = Cluster.objects.select_for_update().filter(pk=cluster.pk).first()
+    if current is None:
+        raise Refused(404, "no-such-cluster", f"Cluster {cluster.name} was removed just now.")
+    return current
 
 
 def _refuse_if_full(act: Act) -> None:

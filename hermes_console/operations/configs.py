@@ -23,6 +23,7 @@ INT64_MAX: Final = 2**63 - 1
 TAG: Final = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
 VALUE_LENGTH_MAX: Final = 4_096
 NO_LIMIT: Final = "no limit"
+SETTINGS_BUSY: Final = "Somebody changes these settings right now. Try again."
 NOT_SHOWN: Final = "(not shown)"
 NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
 

@@ -50,7 +50,7 @@ from hermes_console.operations.groups_read import (
     read_commits,
     read_group,
 )
-from hermes_console.undo.lock import group_lock
+from hermes_console.undo.lock import Lease, group_lock
 from hermes_console.undo.models import OffsetChange
 
 UNDO_FOR: Final = timedelta(days=7)
@@ -91,35 +91,36 @@ def reset_offsets(
     actor: Actor, cluster: Cluster, name: str, selection: Selection, target: Target, token: str
 ) -> OffsetChange:
     """Move the group's offsets as previewed. Raises NotAllowed, Refused, ClientError."""
-    with _act(actor, cluster, name, RESET) as act:
+    with _act(actor, cluster, name, RESET) as work:
         preview = preview_reset(cluster, name, selection, target)
         _check_preview(preview, token)
-        return _carry_out(actor, cluster, act, RESET, name, preview.changes)
+        return _carry_out(actor, cluster, work, RESET, name, preview.changes)
 
 
 def create_group(
     actor: Actor, cluster: Cluster, name: str, selection: Selection, target: Target
 ) -> OffsetChange:
     """Make a group by committing offsets for it. Raises NotAllowed, Refused, ClientError."""
-    with _act(actor, cluster, name, CREATE) as act:
+    with _act(actor, cluster, name, CREATE) as work:
         preview = preview_create(cluster, name, selection, target)
-        return _carry_out(actor, cluster, act, CREATE, name, preview.changes)
+        return _carry_out(actor, cluster, work, CREATE, name, preview.changes)
 
 
 def delete_group(actor: Actor, cluster: Cluster, name: str, typed_name: str) -> OffsetChange:
     """Forget the group and its commits; the undo commits them again. Raises NotAllowed, Refused,
     ClientError.
     """
-    with _act(actor, cluster, name, DELETE) as act:
+    with _act(actor, cluster, name, DELETE) as work:
         _check_typed(typed_name, name)
         group = _existing(cluster, name)
         _check_quiet(group)
         moves = _removals(group.commits)
-        act.before = {"state": group.state, "offsets": offsets_json(moves, "before")}
+        work.act.before = {"state": group.state, "offsets": offsets_json(moves, "before")}
         change = _remember(actor, cluster, DELETE, name, moves)
         with _undoable(cluster, change, moves), _refusing_members(name):
+            work.check_still_mine()
             client_for(cluster).delete_groups([name])
-        act.after = {"state": "deleted"}
+        work.act.after = {"state": "deleted"}
         return change
 
 
@@ -127,7 +128,7 @@ def delete_topic_offsets(
     actor: Actor, cluster: Cluster, name: str, topic: str, typed_name: str
 ) -> OffsetChange:
     """Forget the group's commits in one topic. Raises NotAllowed, Refused, ClientError."""
-    with _act(actor, cluster, name, DELETE_OFFSETS) as act:
+    with _act(actor, cluster, name, DELETE_OFFSETS) as work:
         _check_typed(typed_name, topic)
         group = _existing(cluster, name)
         moves = _removals(
@@ -136,22 +137,24 @@ def delete_topic_offsets(
         if not moves:
             raise Refused(404, "no-commits", f"The group has no offset in topic {topic!r}.")
         _check_quiet(group)
-        return _carry_out(actor, cluster, act, DELETE_OFFSETS, name, moves)
+        return _carry_out(actor, cluster, work, DELETE_OFFSETS, name, moves)
 
 
 def undo_change(actor: Actor, cluster: Cluster, name: str, change_id: int) -> OffsetChange:
     """Put the offsets back as they were before the change. Raises NotAllowed, Refused (undone
     already, expired, active, moved since), ClientError.
     """
-    with _act(actor, cluster, name, UNDO) as act:
+    with _act(actor, cluster, name, UNDO) as work:
         preview = preview_undo(cluster, name, change_id)
         if preview.why_refused:
             raise Refused(409, "undo-refused", preview.why_refused)
         change = preview.change
         row = OffsetChange.objects.filter(pk=change.pk)
-        row.update(is_unsure=True)  # an undo without an end can be tried again
+        # An undo without an end can be tried again. Whoever was faster has made it: once is enough.
+        if not row.filter(undone_at=None).update(is_unsure=True):
+            raise Refused(409, "undo-refused", "Somebody has undone this just now.")
         try:
-            _store(cluster, act, name, preview.moves)
+            _store(cluster, work, name, preview.moves)
         except (Refused, ClientError) as error:
             if _did_nothing(error, cluster, name, preview.moves):
                 row.update(is_unsure=change.is_unsure)
@@ -205,16 +208,34 @@ def recent_changes(cluster: Cluster, name: str) -> list[OffsetChange]:
     return list(rows.defer("moves")[:CHANGES_SHOWN_MAX])
 
 
+class _Work(NamedTuple):
+    """The audit's row of an act, and the lock it was begun under."""
+
+    act: Act
+    lease: Lease
+
+    def check_still_mine(self) -> None:
+        """Right before the change. Raises Refused when the looks took longer than the lock lasts:
+        somebody else may change the group by now.
+        """
+        if not self.lease.hold_on():
+            self.act.refuse(
+                "The cluster answered so slowly that the group may have been changed by somebody "
+                "else meanwhile: nothing was done. Try again.",
+                code="group-busy",
+            )
+
+
 @contextmanager
-def _act(actor: Actor, cluster: Cluster, name: str, action: str) -> Iterator[Act]:
+def _act(actor: Actor, cluster: Cluster, name: str, action: str) -> Iterator[_Work]:
     """The audit's row around the act, and the group's lock."""
     with (
         audited(actor, Right.GROUPS_WRITE, action, cluster=cluster, target=name) as act,
-        group_lock(cluster.pk, name) as is_mine,
+        group_lock(cluster.pk, name) as lease,
     ):
-        if not is_mine:
+        if not lease:
             act.refuse("Somebody changes this group right now. Try again.", code="group-busy")
-        yield act
+        yield _Work(act, lease)
 
 
 def _check_preview(preview: Preview, token: str) -> None:
@@ -252,11 +273,16 @@ def _removals(commits: Mapping[Where, int]) -> tuple[Move, ...]:
 
 
 def _carry_out(
-    actor: Actor, cluster: Cluster, act: Act, name_of_act: str, group: str, moves: tuple[Move, ...]
+    actor: Actor,
+    cluster: Cluster,
+    work: _Work,
+    name_of_act: str,
+    group: str,
+    moves: tuple[Move, ...],
 ) -> OffsetChange:
     change = _remember(actor, cluster, name_of_act, group, moves)
     with _undoable(cluster, change, moves):
-        _store(cluster, act, group, moves)
+        _store(cluster, work, group, moves)
     return change
 
 
@@ -292,18 +318,19 @@ def _did_nothing(
     return all(found.get(Where(one.topic, one.partition)) == one.before for one in moves)
 
 
-def _store(cluster: Cluster, act: Act, group: str, moves: tuple[Move, ...]) -> None:
+def _store(cluster: Cluster, work: _Work, group: str, moves: tuple[Move, ...]) -> None:
     """Commit and take away offsets, and read back whether they are there. What a crash between the
     two requests leaves is what was committed: the preview of the next try shows it.
     """
     client = client_for(cluster)
-    act.before = offsets_json(moves, "before")
+    work.act.before = offsets_json(moves, "before")
     kept = {
         TopicPartition(move.topic, move.partition): move.after
         for move in moves
         if move.after is not None
     }
     gone = [TopicPartition(move.topic, move.partition) for move in moves if move.after is None]
+    work.check_still_mine()
     with _refusing_members(group):
         if kept:
             client.set_committed_offsets(group, kept)
@@ -312,7 +339,7 @@ def _store(cluster: Cluster, act: Act, group: str, moves: tuple[Move, ...]) -> N
                 if refusal is not None:
                     raise refusal
     found = read_commits(client, group)
-    act.after = offsets_json(moves, "after")
+    work.act.after = offsets_json(moves, "after")
     other = [move for move in moves if found.get(Where(move.topic, move.partition)) != move.after]
     if other:
         names = words.listed([f"{move.topic}-{move.partition}" for move in other])

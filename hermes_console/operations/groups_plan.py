@@ -16,15 +16,16 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, tzinfo
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
+
+from hermes_console.times import BadTime, read_time
 
 PARTITIONS_MAX: Final = 20_000
 PARTITION_INDEX_MAX: Final = 1_000_000
 INT64_MAX: Final = 2**63 - 1
 RANGE: Final = re.compile(r"(\d{1,7})(?:-(\d{1,7}))?")
-DIGITS: Final = re.compile(r"\d{1,15}")
 NO_COMMIT: Final = "no commit to shift from: left as it is"
 BELOW_START: Final = "moved up to the first record that still exists"
 ABOVE_END: Final = "moved back to the end"
@@ -209,7 +210,10 @@ def read_target(place: str, value: str, zone: tzinfo = UTC) -> Target:
     if kind in {Place.EARLIEST, Place.LATEST}:
         return Target(kind)
     if kind is Place.TIME:
-        return Target(kind, read_time(text, zone))
+        try:
+            return Target(kind, read_time(text, zone))
+        except BadTime as error:
+            raise BadTarget(str(error)) from None
     sign = r"[+\-−]?" if kind is Place.SHIFT else ""
     if not re.fullmatch(sign + r"\d{1,19}", text, re.ASCII):
         wanted = "a whole number, below 0 to go back" if sign else "an offset, 0 or more"
@@ -218,28 +222,6 @@ def read_target(place: str, value: str, zone: tzinfo = UTC) -> Target:
     if abs(number) > INT64_MAX:
         raise BadTarget("That number is larger than any offset can be.")
     return Target(kind, number)
-
-
-def read_time(text: str, zone: tzinfo = UTC) -> int:
-    """Milliseconds since 1970 UTC of `2026-03-01T14:00`, `2026-03-01 14:00:00+01:00`, `…Z`, or of
-    the milliseconds themselves. Raises BadTarget.
-    """
-    if DIGITS.fullmatch(text):
-        return int(text)
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        example = "2026-03-01T14:00:00+01:00"
-        raise BadTarget(f"Give a time as {example}, or milliseconds since 1970.") from None
-    if at.tzinfo is None:
-        at = at.replace(tzinfo=zone)
-    try:
-        at_ms = int(at.timestamp() * 1000)
-    except (OverflowError, ValueError):
-        at_ms = -1
-    if at_ms < 0:
-        raise BadTarget("That time is before 1970.")
-    return at_ms
 
 
 def read_partitions(text: str) -> tuple[int, ...] | None:

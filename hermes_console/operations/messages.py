@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from broker.client.batches import FetchedBatches, fetch_batches
+from broker.client.batches import FetchedBatches
 from broker.client.blocking import (
     EARLIEST,
     LATEST,
@@ -19,7 +19,6 @@ from broker.client.blocking import (
     ErrorCode,
     TopicPartition,
 )
-from broker.client.cluster import Cluster as ClientCluster
 from broker.client.partitioner import murmur2_partition
 from hermes_console import words
 from hermes_console.accounts.actor import Actor
@@ -28,6 +27,7 @@ from hermes_console.audit.record import audited
 from hermes_console.clusters import Cluster
 from hermes_console.connect import client_for
 from hermes_console.errors import Refused
+from hermes_console.fetching import Fetch, fetch_from
 from hermes_console.operations.messages_query import (
     PARTITIONS_MAX,
     BrowseQuery,
@@ -36,12 +36,11 @@ from hermes_console.operations.messages_query import (
     Start,
     is_topic_name,
 )
-from hermes_console.operations.messages_reading import Fetch, Page, Stop, read_page
+from hermes_console.operations.messages_reading import Page, Stop, read_page
 from hermes_console.operations.messages_rows import Message, messages_of
 
 RANGES_AUDITED_MAX: Final = 64
 ONE_RECORD_BYTES: Final = 1024 * 1024
-ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
 STOPPED: Final = {
     Stop.FULL: "the page is full",
     Stop.END: "there are no more",
@@ -142,12 +141,25 @@ def find_one(
     fetch: Fetch, partition: int, offset: int, *, partition_bytes: int = ONE_RECORD_BYTES
 ) -> Message | None:
     """The message at exactly that offset; None when there is none (compacted, or expired)."""
+    answer = fetch_at(fetch, partition, offset, partition_bytes=partition_bytes)
+    return None if answer is None else message_in(answer, partition, offset)
+
+
+def fetch_at(
+    fetch: Fetch, partition: int, offset: int, *, partition_bytes: int
+) -> FetchedBatches | None:
+    """What is stored from that offset on; None when the offset is out of range."""
     answer = fetch({partition: offset}, partition_bytes).get(partition)
     if isinstance(answer, BrokerRefusal):
         if answer.code is ErrorCode.OFFSET_OUT_OF_RANGE:
             return None
         raise answer
-    for batch in answer.batches() if answer is not None else ():
+    return answer
+
+
+def message_in(answer: FetchedBatches, partition: int, offset: int) -> Message | None:
+    """The message at exactly that offset, which lies within what was fetched."""
+    for batch in answer.batches():
         if batch.next_offset > offset:
             return next(messages_of(batch, partition, offset, offset + 1), None)
     return None
@@ -187,35 +199,6 @@ def topic_facts(client: BlockingClient, topic: str, *, only: int | None = None) 
         max_message_bytes=int(size) if size.isdecimal() else None,
         timestamp_type=configs.get("message.timestamp.type"),
     )
-
-
-def fetch_from(client: BlockingClient, topic: str, *, purpose: str = "browse") -> Fetch:
-    """Reads stored batches of `topic` over `client`. Retriable refusals are tried again."""
-
-    def fetch(
-        positions: Mapping[int, int], partition_bytes: int
-    ) -> Mapping[int, FetchedBatches | BrokerRefusal]:
-        wanted = {TopicPartition(topic, number): offset for number, offset in positions.items()}
-        total_bytes = min(ANSWER_BYTES_MAX, partition_bytes * len(wanted))
-
-        async def attempt(cluster: ClientCluster) -> dict[int, FetchedBatches | BrokerRefusal]:
-            found = await fetch_batches(
-                cluster,
-                wanted,
-                partition_bytes=partition_bytes,
-                total_bytes=total_bytes,
-                purpose=purpose,
-            )
-            for answer in found.values():
-                if isinstance(answer, BrokerRefusal) and answer.is_retriable:
-                    raise answer
-            return {where.partition: answer for where, answer in found.items()}
-
-        return client.run(
-            lambda cluster: cluster.call(lambda: attempt(cluster), what=f"read {topic}")
-        )
-
-    return fetch
 
 
 def check_name(topic: str) -> None:

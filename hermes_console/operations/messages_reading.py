@@ -16,11 +16,9 @@ from typing import Final
 
 from broker.client.batches import FetchedBatches
 from broker.client.blocking import BrokerRefusal, ErrorCode
+from hermes_console.fetching import Fetch
 from hermes_console.operations.messages_query import Budget, Direction
 from hermes_console.operations.messages_rows import Message, key_pattern, messages_of
-
-Fetch = Callable[[Mapping[int, int], int], Mapping[int, FetchedBatches | BrokerRefusal]]
-"""(partition → offset, bytes per partition) → partition → what is stored from there on."""
 
 WINDOW_BYTES: Final = 4 * 1024 * 1024
 WINDOW_OFFSETS_MAX: Final = 200_000

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from django.db import transaction
 
+from broker.client.batches import FetchedBatches
 from broker.client.blocking import BlockingClient, TopicPartition
 from hermes_console.accounts.actor import Actor
 from hermes_console.accounts.rights import Right
@@ -18,23 +19,27 @@ from hermes_console.audit.record import audited, require
 from hermes_console.clusters import Cluster
 from hermes_console.connect import client_for
 from hermes_console.errors import Refused
+from hermes_console.fetching import fetch_from
 from hermes_console.operations.messages import (
     TopicFacts,
     check_name,
-    fetch_from,
-    find_one,
+    fetch_at,
+    message_in,
     no_partition,
     topic_facts,
 )
 from hermes_console.operations.messages_rows import Message
 from hermes_console.searches.criteria import BadCriteria, Criteria
 from hermes_console.searches.models import SearchHit, SearchJob, State
+from hermes_console.searches.scan import end_of
 from hermes_console.searches.tasks import ask_for_slice
 
 HITS_PER_RUN: Final = 500
 HITS_MAX: Final = 10_000
 HITS_PAGE: Final = 20
 HIT_BYTES: Final = 64 * 1024
+HITS_S_MAX: Final = 5.0
+"""Of reading a page of them from the cluster; a slow one makes the page shorter."""
 RUNNING_MAX: Final = 8
 """Searches in work at once, over all clusters: they share the worker."""
 QUEUE_DOWN: Final = "It waits: the task queue cannot be reached. It begins when the queue is back."
@@ -174,37 +179,49 @@ def hits_of(
     after: int = 0,
     limit: int = HITS_PAGE,
 ) -> HitPage:
-    """Found messages behind the hit `after`, read from the cluster now; of a topic that was made
-    anew since there are none. Raises NotAllowed, ClientError.
+    """Found messages behind the hit `after`, read from the cluster now: `limit` of them, or as many
+    as could be read in HITS_S_MAX. Of a topic that was made anew since there are none. Raises
+    NotAllowed, ClientError.
     """
     with audited(
         actor, Right.MESSAGES_READ, "messages.read", cluster=cluster, target=job.topic
     ) as act:
         places = list(job.hits.filter(pk__gt=after).order_by("pk")[: limit + 1])
-        shown = places[:limit]
-        found = _messages_at(client_for(cluster), job, shown)
+        found, read_count = _messages_at(client_for(cluster), job, places[:limit])
+        shown = places[:read_count]
         hits = [Hit(place, found.get((place.partition, place.offset))) for place in shown]
         act.after = {
             "search": job.key,
             "messages": len(found),
             "places": [f"{place.partition}:{place.offset}" for place in shown],
         }
-    return HitPage(hits, shown[-1].pk if len(places) > limit else None)
+    return HitPage(hits, shown[-1].pk if len(places) > len(shown) else None)
 
 
 def _messages_at(
     client: BlockingClient, job: SearchJob, places: Sequence[SearchHit]
-) -> dict[tuple[int, int], Message]:
-    """What is still there. Neighbours of one batch are read with one fetch each, in order."""
+) -> tuple[dict[tuple[int, int], Message], int]:
+    """What is still there, and how many of the places were looked at: all, or those for which
+    HITS_S_MAX sufficed, the first one at least. Neighbours come with one fetch.
+    """
     found: dict[tuple[int, int], Message] = {}
     if places and client.describe_topic(job.topic).topic_id.hex() != job.topic_id:
-        return found  # at these places are other messages now
+        return found, len(places)  # at these places are other messages now
     fetch = fetch_from(client, job.topic)
-    for place in places:
-        message = find_one(fetch, place.partition, place.offset, partition_bytes=HIT_BYTES)
+    end_s = time.monotonic() + HITS_S_MAX
+    partition, begin, end = -1, 0, 0
+    answer: FetchedBatches | None = None
+    for index, place in enumerate(places):
+        if place.partition != partition or not begin <= place.offset < end:
+            if index and time.monotonic() >= end_s:
+                return found, index
+            partition, begin = place.partition, place.offset
+            answer = fetch_at(fetch, partition, begin, partition_bytes=HIT_BYTES)
+            end = begin if answer is None else end_of(answer, begin)
+        message = None if answer is None else message_in(answer, partition, place.offset)
         if message is not None:
             found[place.partition, place.offset] = message
-    return found
+    return found, len(places)
 
 
 def _ranges(

@@ -18,6 +18,7 @@ from hermes_console.clusters import Cluster
 from hermes_console.connect import client_for
 from hermes_console.errors import Refused
 from hermes_console.operations.configs import (
+    SETTINGS_BUSY,
     Change,
     audited_values,
     find_changes,
@@ -142,10 +143,10 @@ def change_settings(
     """
     with (
         audited(actor, Right.TOPICS_WRITE, "topic.configure", cluster=cluster, target=name) as act,
-        settings_lock(cluster.pk, name) as is_mine,
+        settings_lock(cluster.pk, name) as lease,
     ):
-        if not is_mine:
-            act.refuse("Somebody changes these settings right now. Try again.", code="topic-busy")
+        if not lease:
+            act.refuse(SETTINGS_BUSY, code="topic-busy")
         check()
         view = _own_topic(cluster, name, None)
         settings = read_topic_settings(cluster, name)
@@ -153,6 +154,8 @@ def change_settings(
             raise SettingsChanged(name)
         changes = find_changes(settings, wanted)
         act.before, after = audited_values(settings, changes)
+        if changes and not lease.hold_on():
+            act.refuse(SETTINGS_BUSY, code="topic-busy")
         if changes:
             client_for(cluster).alter_topic_config(name, {one.name: one.after for one in changes})
         act.after = after

@@ -20,8 +20,7 @@ from broker.client.batches import FetchedBatches
 from broker.client.blocking import BrokerRefusal, ClientError, ErrorCode
 from hermes_console.connect import client_for
 from hermes_console.errors import trouble_of
-from hermes_console.operations.messages import fetch_from
-from hermes_console.operations.messages_reading import Fetch
+from hermes_console.fetching import Fetch, fetch_from
 from hermes_console.searches.criteria import Criteria, Matcher
 from hermes_console.searches.models import SearchHit, SearchJob, State
 from hermes_console.searches.scan import Tally, end_of, scan

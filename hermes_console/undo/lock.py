@@ -1,5 +1,5 @@
-"""One change of a group's offsets, or of a topic's settings, at a time, whichever process makes
-it.
+"""One change of a group's offsets, or of the settings of a topic or a broker, at a time, whichever
+process makes it.
 """
 
 from __future__ import annotations
@@ -23,30 +23,60 @@ LOCK: Final = timedelta(milliseconds=CALLS_MAX * CALL_MS_MAX)
 """As long as all calls of one act can take: a slow cluster must not let in a second one."""
 
 
-@contextmanager
-def group_lock(cluster_id: int, group: str) -> Iterator[bool]:
-    """Whether the lock was got; given back at the end, or by itself after LOCK."""
-    with _held(f"{cluster_id}:{group}") as is_held:
-        yield is_held
+class Lease:
+    """True when the lock was got. It ends by itself LOCK after it was taken or held on to."""
+
+    def __init__(self, key: str, holder: str, *, is_held: bool) -> None:
+        self._rows = GroupLock.objects.filter(key=key, holder=holder)
+        self._is_held = is_held
+
+    def __bool__(self) -> bool:
+        return self._is_held
+
+    def hold_on(self) -> bool:
+        """Whether it is still ours, then for LOCK from now on. To be asked right before the change
+        itself: the looks before it may have taken longer than the lease.
+        """
+        now = timezone.now()
+        found = self._rows.filter(expires_at__gt=now).update(expires_at=now + LOCK)
+        self._is_held = self._is_held and bool(found)
+        return self._is_held
+
+    def give_back(self) -> None:
+        if self._is_held:
+            self._rows.delete()
 
 
 @contextmanager
-def settings_lock(cluster_id: int, topic: str) -> Iterator[bool]:
+def group_lock(cluster_id: int, group: str) -> Iterator[Lease]:
+    """Given back at the end, or by itself after LOCK."""
+    with _held(f"{cluster_id}:{group}") as lease:
+        yield lease
+
+
+@contextmanager
+def settings_lock(cluster_id: int, topic: str) -> Iterator[Lease]:
     """As `group_lock`, around looking at a topic's settings and changing them."""
-    with _held(f"{cluster_id}:\0settings of {topic}") as is_held:
-        yield is_held
+    with _held(f"{cluster_id}:\0settings of {topic}") as lease:
+        yield lease
 
 
 @contextmanager
-def _held(name: str) -> Iterator[bool]:
+def broker_settings_lock(cluster_id: int) -> Iterator[Lease]:
+    """As `group_lock`, for the settings of all brokers of a cluster: one change may be for all."""
+    with _held(f"{cluster_id}:\0settings of brokers") as lease:
+        yield lease
+
+
+@contextmanager
+def _held(name: str) -> Iterator[Lease]:
     text = name.encode("utf-8", "surrogatepass")
     key, holder = hashlib.sha256(text).hexdigest(), secrets.token_hex(16)
-    is_held = _take(key, holder)
+    lease = Lease(key, holder, is_held=_take(key, holder))
     try:
-        yield is_held
+        yield lease
     finally:
-        if is_held:
-            GroupLock.objects.filter(key=key, holder=holder).delete()
+        lease.give_back()
 
 
 def _take(key: str, holder: str) -> bool:

@@ -8,10 +8,12 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import connections
 from django.test import Client
 
 from hermes_console import metricsaddress
@@ -25,6 +27,7 @@ from hermes_console.operations.broker_metrics import (
     read_broker_metrics,
 )
 from hermes_console.operations.topics_catalogue import forget_catalogue
+from hermes_console.undo.lock import broker_settings_lock
 from tests.console.kafka_world import World, wait_until
 from tests.console.topic_pages import fields_in, send, text_of, words_of
 from tests.support.broker_process import BrokerProcess
@@ -252,3 +255,50 @@ def test_metrics_of_something_else_are_unknown_not_zero(free_port: Any) -> None:
         read_broker_metrics('hermes_requests_total{api="Fetch" 1\n')
     with pytest.raises(MetricsUnread, match="Tried http"):
         fetch_metrics(f"http://127.0.0.1:{free_port()}/metrics")
+
+
+@pytest.mark.django_db(databases="__all__", transaction=True)
+def test_of_editors_who_saw_the_same_broker_settings_one_changes_them(
+    user: User, local: Cluster
+) -> None:
+    clients = [Client() for _ in range(4)]
+    for client in clients:
+        client.force_login(user)
+    broker_id = only_broker(clients[0])["id"]
+    _, if_match = setting(clients[0], broker_id, LIVE)
+    together = threading.Barrier(len(clients))
+
+    def edit(number: int) -> int:
+        together.wait()
+        try:
+            answer = send(
+                clients[number],
+                "PATCH",
+                f"{API}/{broker_id}/config",
+                {LIVE: str(2_000_000 + number)},
+                **{"If-Match": if_match},
+            )
+        finally:
+            connections.close_all()
+        return int(answer.status_code)
+
+    with ThreadPoolExecutor(len(clients)) as pool:
+        statuses = sorted(pool.map(edit, range(len(clients))))
+    assert statuses[0] == 200
+    assert set(statuses[1:]) <= {409, 412}
+    _, if_match = setting(clients[0], broker_id, LIVE)
+    taken_away = {LIVE: None}
+    send(clients[0], "PATCH", f"{API}/{broker_id}/config", taken_away, **{"If-Match": if_match})
+
+
+def test_broker_settings_are_changed_by_one_at_a_time(signed_in: Client, local: Cluster) -> None:
+    broker_id = only_broker(signed_in)["id"]
+    path = f"{API}/{broker_id}/config"
+    with broker_settings_lock(local.pk) as lease:
+        assert lease
+        busy = send(signed_in, "PATCH", path, {LIVE: "2000000"}, **{"If-Match": "*"})
+        assert (busy.status_code, busy.json()["code"]) == (409, "broker-busy")
+    _, etag = setting(signed_in, broker_id, LIVE)
+    stale = send(signed_in, "PATCH", path, {LIVE: "2000000"}, **{"If-Match": '"other"'})
+    assert stale.status_code == 412
+    assert setting(signed_in, broker_id, LIVE)[1] == etag

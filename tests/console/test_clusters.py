@@ -343,3 +343,48 @@ def test_nobody_waits_long_for_a_cluster_that_the_sampler_cannot_reach(
     store_groups(sequence=8)
     assert connect.client_for(cluster) is patient
     connect.forget(cluster)
+
+
+def test_cluster_that_is_watched_already_is_refused_under_another_name(
+    signed_in: Client, cluster: Cluster, broker: BrokerProcess
+) -> None:
+    assert add(signed_in, f"127.0.0.1:{broker.kafka_port}")[0] == 302
+    answer = signed_in.post(
+        reverse("clusters:new"),
+        {"name": "third", "bootstrap_address": f"localhost:{broker.kafka_port}"},
+    )
+    assert answer.status_code == 409
+    assert "Cluster second at" in answer.content.decode()
+    assert "is this very cluster" in answer.content.decode()
+    assert not Cluster.objects.filter(name="third").exists()
+
+
+def test_cluster_whose_id_the_sampler_knows_is_not_added_again(
+    signed_in: Client,
+    cluster: Cluster,
+    broker: BrokerProcess,
+    store_groups: Callable[..., object],
+) -> None:
+    client = connect.new_client(f"127.0.0.1:{broker.kafka_port}", is_trusted=True)
+    store_groups(cluster_id=client.describe_cluster().cluster_id)
+    client.close()
+    status, page = add(signed_in, f"127.0.0.1:{broker.kafka_port}")
+    assert status == 409
+    assert "Cluster local at" in page
+
+
+def test_change_of_a_cluster_that_changed_meanwhile_is_refused_at_the_act(
+    signed_in: Client, cluster: Cluster
+) -> None:
+    other = Cluster.objects.create(name="other", bootstrap_address="127.0.0.1:1")
+    path = reverse("api:cluster", kwargs={"cluster": "other"})
+    etag = signed_in.get(path)["ETag"]
+    Cluster.objects.filter(pk=other.pk).update(bootstrap_address="127.0.0.1:2")
+    for method, data in (("patch", '{"name": "mine"}'), ("delete", "")):
+        answer = getattr(signed_in, method)(
+            path, data, content_type="application/json", headers={"If-Match": etag}
+        )
+        assert answer.status_code == 412, method
+    assert Cluster.objects.get(pk=other.pk).name == "other"
+    event = AuditEvent.objects.filter(action="cluster.remove").get()
+    assert event.outcome == "refused", "the version is compared inside the recorded act"

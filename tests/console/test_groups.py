@@ -18,7 +18,7 @@ from hermes_console.accounts.tokens import issue
 from hermes_console.audit.models import AuditEvent, Outcome
 from hermes_console.clusters import Cluster
 from hermes_console.undo.lock import group_lock
-from hermes_console.undo.models import OffsetChange
+from hermes_console.undo.models import GroupLock, OffsetChange
 from tests.console.kafka_world import SETTINGS, World, new_name, running_cluster, wait_until
 from tests.console.watched_proxy import DELETE_GROUPS, OFFSET_COMMIT, WatchedProxy
 from tests.support.broker_process import BrokerProcess
@@ -526,3 +526,47 @@ def test_stored_answer_is_for_the_credential_that_got_it(
         API, body, content_type="application/json", headers={"Idempotency-Key": "k"}
     )
     assert (answer.status_code, answer.json()["code"]) == (409, "group-exists")
+
+
+def test_act_under_a_lock_that_ran_out_meanwhile_changes_nothing(
+    signed_in: Client, local: Cluster, world: World
+) -> None:
+    topic, group = world.topic(), new_name("settlement")
+    world.commit(group, topic, 80, 90)
+    with group_lock(local.pk, group) as lease:
+        assert lease.hold_on()
+        GroupLock.objects.update(expires_at=timezone.now())
+        assert not lease.hold_on(), "right before the change, it is asked again"
+    token = preview(signed_in, group, "earliest")["token"]
+    assert carry_out(signed_in, group, token, "earliest")[0] == 200, "an ended lock hinders nobody"
+
+
+def test_lock_that_somebody_else_took_over_is_not_given_back(local: Cluster) -> None:
+    with group_lock(local.pk, "g") as slow:
+        assert slow
+        GroupLock.objects.update(expires_at=timezone.now())
+        with group_lock(local.pk, "g") as fast:
+            assert fast
+            assert not slow.hold_on()
+            assert fast.hold_on()
+            slow.give_back()
+            assert fast.hold_on()
+
+
+@pytest.mark.parametrize(
+    ("extra", "told"),
+    [
+        ({"shift": "-5"}, "You chose an offset, but filled in a shift too"),
+        ({"time": "2026-01-01"}, "You chose an offset, but filled in a time too"),
+        ({"partitions:other": "0"}, "Partitions of other are filled in, but other is not chosen"),
+    ],
+)
+def test_form_that_contradicts_itself_is_refused(
+    signed_in: Client, local: Cluster, world: World, extra: dict[str, str], told: str
+) -> None:
+    topic, group = world.topic(), new_name("settlement")
+    world.commit(group, topic, 80, 90)
+    query = {"to": "offset", "offset": "70", "topic": topic, **extra}
+    answer = signed_in.get(f"{PAGE}/{group}/reset", query)
+    assert answer.status_code == 422
+    assert told in text_of(answer)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from zoneinfo import ZoneInfo
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,7 +23,6 @@ from hermes_console.operations.groups_plan import (
     read_moves,
     read_partitions,
     read_target,
-    read_time,
     totals,
 )
 
@@ -127,15 +123,6 @@ def test_token_changes_with_a_commit_a_topic_and_the_group() -> None:
     }
     assert first not in others
     assert len(others) == 4
-
-
-def test_time_without_a_zone_is_one_of_the_readers() -> None:
-    berlin = ZoneInfo("Europe/Berlin")
-    wanted = int(datetime(2026, 3, 1, 13, 0, tzinfo=UTC).timestamp() * 1000)
-    assert read_time("2026-03-01T14:00", berlin) == wanted
-    assert read_time("2026-03-01 13:00:00Z", berlin) == wanted
-    assert read_time("2026-03-01T14:00:00+01:00") == wanted
-    assert read_time(str(wanted)) == wanted
 
 
 @pytest.mark.parametrize(

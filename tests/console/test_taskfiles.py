@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import Empty
 from uuid import uuid4
@@ -86,3 +87,28 @@ def test_unfinished_file_is_not_seen(connect: object, folder: Path, name: str) -
     whole.rename(whole.with_name(f"{whole.name}.draft"))
     with pytest.raises(Empty):
         queue.get_nowait()
+
+
+def test_what_a_process_left_that_died_is_there_again_or_gone(folder: Path) -> None:
+    queue = folder / "queue"
+    for name in ("1_a.tasks.msg.taken", "2_b.tasks.msg.0f.draft", "3_c.tasks.msg"):
+        (queue / name).write_text("{}")
+    now_s = time.time()
+    taskfiles.tidy(queue, now_s)
+    assert len(list(queue.iterdir())) == 3, "their process may be at work with them"
+    taskfiles.tidy(queue, now_s + taskfiles.LEFT_AFTER_S + 60)
+    assert sorted(file.name for file in queue.iterdir()) == ["1_a.tasks.msg", "3_c.tasks.msg"]
+
+
+def test_message_of_a_worker_that_died_is_delivered_after_a_while(
+    folder: Path, connect: Callable[[], Connection], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with connect().SimpleQueue(name) as queue:
+        queue.put({"number": 1})
+    (file,) = (folder / "queue").iterdir()
+    file.rename(file.with_name(f"{file.name}{taskfiles.TAKEN}"))
+    monkeypatch.setattr(taskfiles, "LEFT_AFTER_S", -1.0)
+    with connect().SimpleQueue(name) as queue:
+        message = queue.get(timeout=10)
+        assert message.payload == {"number": 1}
+        message.ack()

@@ -285,3 +285,27 @@ def test_options_is_a_method_like_any_other_that_is_not_there(call: Call) -> Non
     answer = call("options", "/me")
     assert answer.status_code == 405
     assert "OPTIONS" not in answer["Allow"]
+
+
+def test_token_for_a_cluster_does_not_act_on_the_console_itself(
+    user: User, viewer: User, cluster: Cluster
+) -> None:
+    call = caller(
+        make_token(user, Right.VIEW, Right.CLUSTERS_WRITE, Right.ACCOUNTS_WRITE, clusters=[cluster])
+    )
+    for method, path, body in (
+        ("post", "/clusters", {"name": "new", "bootstrap_address": "127.0.0.1:9092"}),
+        ("get", "/accounts", None),
+        ("post", "/accounts", {"name": "eve", "role": "operator"}),
+        ("patch", "/accounts/vera", {"role": "operator"}),
+        ("post", "/accounts/vera/sign-in-links", None),
+        ("get", "/tokens?account=vera", None),
+    ):
+        answer = call(method, path, body, If_Match="*")
+        assert answer.status_code == 403, path
+        assert "for chosen clusters" in answer.json()["detail"], path
+    assert not User.objects.filter(username="eve").exists()
+    other = Cluster.objects.create(name="other", bootstrap_address="127.0.0.1:1")
+    assert call("patch", "/clusters/other", {"name": "x"}, If_Match="*").status_code == 404
+    mine = caller(make_token(user, Right.VIEW, Right.CLUSTERS_WRITE, clusters=[other]))
+    assert mine("patch", "/clusters/other", {"name": "renamed"}, If_Match="*").status_code == 200

@@ -13,6 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from hermes_console.accounts import lockout
+from hermes_console.accounts.actor import system_actor
 from hermes_console.accounts.address import client_address, origin_of
 from hermes_console.accounts.links import create_link
 from hermes_console.accounts.models import SignInFailures, SignInLink, User, UserSession
@@ -20,6 +21,8 @@ from hermes_console.accounts.rights import Role
 from hermes_console.audit.models import AuditEvent, AuditQuerySet
 from hermes_console.clusters import Cluster
 from hermes_console.environment import parse_networks
+from hermes_console.errors import Refused
+from hermes_console.operations import accounts
 from tests.console.conftest import PASSWORD
 
 pytestmark = pytest.mark.django_db(databases="__all__")
@@ -354,3 +357,45 @@ def test_audit_cannot_be_changed(signed_in: Client, viewer: User, act: str) -> N
     with pytest.raises(Exception, match="append-only"):
         getattr(rows[0], "save" if act == "update" else act)()
     assert rows.complete(rows[0].pk, {"outcome": "failed"}) == 0
+
+
+def test_guesses_at_the_own_old_password_are_bounded_from_wherever_they_come(
+    user_with_password: User, cluster: Cluster
+) -> None:
+    client = Client()
+    client.force_login(user_with_password)
+    address = reverse("accounts:password")
+    new = {"new_password1": "another good one 7", "new_password2": "another good one 7"}
+    for number in range(5):
+        wrong = client.post(address, {**new, "old_password": "no"}, REMOTE_ADDR=f"10.0.{number}.1")
+        assert wrong.status_code == 200
+    locked = client.post(address, {**new, "old_password": PASSWORD}, REMOTE_ADDR="10.9.9.9")
+    assert locked.status_code == 429
+    assert int(locked["Retry-After"]) > 0
+    assert "was wrong 5 times" in locked.content.decode()
+    refused = AuditEvent.objects.filter(action="password.change", outcome="refused")
+    assert refused.count() == 5
+    assert sign_in(Client(), "admin", PASSWORD) == 302, "signing in is counted by itself"
+
+
+def test_change_of_an_account_that_changed_meanwhile_is_refused_at_the_act(
+    user: User, viewer: User, cluster: Cluster
+) -> None:
+    """The version is compared where nobody else can change the account any more, not before."""
+    acting = system_actor("test")
+    seen = accounts.account_json(viewer)
+
+    def check(now: User) -> None:
+        if accounts.account_json(now) != seen:
+            raise Refused(412, "changed-meanwhile", "It changed.")
+
+    stale = User.objects.get(pk=viewer.pk)
+    accounts.disable(acting, viewer)
+    with pytest.raises(Refused, match="It changed"):
+        accounts.change_account(acting, stale, role=Role.OPERATOR, is_enabled=None, check=check)
+    viewer.refresh_from_db()
+    assert viewer.role == Role.VIEWER
+    seen = accounts.account_json(viewer)
+    accounts.change_account(acting, viewer, role=Role.OPERATOR, is_enabled=True, check=check)
+    viewer.refresh_from_db()
+    assert (viewer.role, viewer.is_active) == (Role.OPERATOR, True)

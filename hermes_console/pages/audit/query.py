@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 
 from hermes_console.audit.models import Outcome
 from hermes_console.operations.audit import AuditFilter
+from hermes_console.times import BadTime, read_moment
 
 TEXT_LENGTH_MAX: Final = 255
 NUMBER_LENGTH_MAX: Final = 18
@@ -42,9 +43,11 @@ def read_query(parameters: Mapping[str, str], zone: tzinfo) -> AuditQuery:
     problems: list[str] = []
     times: dict[str, datetime | None] = {}
     for name in ("since", "until"):
-        times[name] = _moment(given[name], zone)
-        if given[name] and times[name] is None:
-            problems.append(f"“{given[name]}” is no date and time such as 2026-11-29T14:30.")
+        try:
+            times[name] = read_moment(given[name], zone) if given[name] else None
+        except BadTime as error:
+            times[name] = None
+            problems.append(f"“{given[name]}” was left out. {error}")
     outcome = given["outcome"] if given["outcome"] in Outcome.values else ""
     before = parameters.get("before", "")
     is_number = before.isascii() and before.isdecimal() and len(before) <= NUMBER_LENGTH_MAX
@@ -58,11 +61,3 @@ def read_query(parameters: Mapping[str, str], zone: tzinfo) -> AuditQuery:
         until=times["until"],
     )
     return AuditQuery(wanted, given, int(before) if is_number else None, tuple(problems))
-
-
-def _moment(text: str, zone: tzinfo) -> datetime | None:
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return found if found.tzinfo is not None else found.replace(tzinfo=zone)

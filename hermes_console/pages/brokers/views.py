@@ -11,9 +11,9 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
 from hermes_console.accounts.actor import actor_of
+from hermes_console.accounts.gate import needs_to_post
 from hermes_console.accounts.rights import Right
 from hermes_console.addresses import requested_cluster
-from hermes_console.audit.record import require
 from hermes_console.clusters import Cluster
 from hermes_console.errors import Refused
 from hermes_console.operations import brokers
@@ -62,6 +62,7 @@ def broker_detail(request: HttpRequest, cluster: str, node: int) -> HttpResponse
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
+@needs_to_post(Right.CLUSTERS_WRITE)
 def settings(request: HttpRequest, cluster: str, node: int) -> HttpResponse:
     """Fields; a review of what would change, checked by the broker; then the change."""
     found = requested_cluster(cluster)
@@ -116,7 +117,6 @@ def _review_or_save(
         else:
             messages.info(request, f"Nothing was changed: {whom} had these settings already.")
         return redirect("brokers:detail", cluster=cluster.name, node=node)
-    require(actor_of(request), Right.CLUSTERS_WRITE, cluster=cluster, target=f"broker {node}")
     if posted.get("etag") != context["etag"]:
         raise Refused(
             412,

@@ -128,6 +128,6 @@ def _field_of(refusal: Refused) -> str | None:
     """The field that a refusal is about; None: the whole form."""
     if refusal.code in {"bad-cluster-name", "cluster-exists"}:
         return "name"
-    if refusal.code.startswith(("address-", "bad-address", "cluster-un", "cluster-refused")):
+    if refusal.code.startswith(("address-", "bad-address", "cluster-")):
         return "bootstrap_address"
     return None

@@ -6,11 +6,12 @@ A form is kept as it was typed, so that a refusal loses nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from typing import Final, Protocol
 
+from hermes_console import words
 from hermes_console.operations.groups_plan import (
     BadTarget,
     Place,
@@ -38,6 +39,7 @@ class Fields(Protocol):
     def get(self, name: str, default: str, /) -> str: ...
     def getlist(self, name: str, /) -> Sequence[str]: ...
     def __contains__(self, name: str, /) -> bool: ...
+    def keys(self) -> Iterable[str]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,9 @@ def read_form(fields: Fields, zone: tzinfo = UTC, *, named: bool = False) -> Off
         target = read_target(to, texts.get(to, ""), zone)
     except BadTarget as error:
         errors["to"] = str(error)
+    problem = _beside_the_target(to, texts)
+    if problem:
+        errors["to"] = problem
     selection: dict[str, tuple[int, ...] | None] = dict.fromkeys(re.split(r"[\s,]+", others))
     selection.pop("", None)
     for name, partitions in topics.items():
@@ -82,6 +87,11 @@ def read_form(fields: Fields, zone: tzinfo = UTC, *, named: bool = False) -> Off
             selection[name] = read_partitions(partitions)
         except BadTarget as error:
             errors["topics"] = f"{name}: {error}"
+    for name in _partitions_of_others(fields, topics):
+        errors["topics"] = (
+            f"Partitions of {name} are filled in, but {name} is not chosen: choose it, or clear "
+            "them."
+        )
     if not selection and not errors:
         errors["topics"] = "Choose at least one topic."
     name = fields.get("name", "")
@@ -99,3 +109,25 @@ def read_form(fields: Fields, zone: tzinfo = UTC, *, named: bool = False) -> Off
         target=target,
         errors=errors,
     )
+
+
+def _beside_the_target(to: str, texts: Mapping[str, str]) -> str:
+    """Why what is filled in contradicts the choice, "" when it does not."""
+    titles = {str(place): title.lower() for place, title, _ in PLACE_WORDS}
+    others = [titles[place] for place, text in sorted(texts.items()) if text and place != to]
+    if not others or to not in titles:
+        return ""
+    return (
+        f"You chose {titles[to]}, but filled in {words.listed(others)} too: clear that, or choose "
+        "it."
+    )
+
+
+def _partitions_of_others(fields: Fields, topics: Mapping[str, str]) -> list[str]:
+    """Topics that are not chosen, but have partitions."""
+    named = [key.partition(":")[2] for key in fields.keys() if key.startswith("partitions:")]  # noqa: SIM118  a protocol, no dict
+    return [
+        name
+        for name in named
+        if name not in topics and fields.get(f"partitions:{name}", "").strip()
+    ]

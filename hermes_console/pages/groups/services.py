@@ -126,7 +126,9 @@ def render_live_group(
         gone = {"cluster": cluster, "snapshot": snapshot, "is_gone": True}
         return LiveContent({"live-banner": render_to_string("live/banner.html", gone)})
     context = _live_context(cluster, snapshot, detail, parameters)
-    html = {key: render_to_string(name, context) for key, name in DETAIL_PIECES.items()}
+    html: dict[str, str] = {
+        key: render_to_string(name, context) for key, name in DETAIL_PIECES.items()
+    }
     html["live-twin"] = _twin_html(cluster, detail.summary.name, context)
     if snapshot.trouble:
         return LiveContent(html)
@@ -147,7 +149,7 @@ def _twin_html(cluster: Cluster, group: str, context: Mapping[str, Any]) -> str:
     found: str | None = cache.get(key)
     if found is None:
         twin = _history(cluster, group, span, span.step_s)
-        found = str(render_to_string("groups/twin.html", {**context, "twin": twin}))
+        found = render_to_string("groups/twin.html", {**context, "twin": twin})
         cache.set(key, found, TWIN_EVERY_S)
     return found
 

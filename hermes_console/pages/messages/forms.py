@@ -8,9 +8,10 @@ from datetime import tzinfo
 from typing import Final
 
 from hermes_console.operations.messages_produce import CONTENT_BYTES_MAX, NewMessage
-from hermes_console.pages.messages.query import read_number, read_time
+from hermes_console.pages.messages.query import read_number
 from hermes_console.payloads.entry import BadEntry, Encoding, entered
 from hermes_console.searches.criteria import BadCriteria, Criteria
+from hermes_console.times import read_time
 
 HEADER_ROWS_MIN: Final = 2
 HEADER_ROWS_MAX: Final = 20

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import tzinfo
 from typing import Final, TypeVar
 from urllib.parse import urlencode
 
@@ -24,6 +24,7 @@ from hermes_console.operations.messages_query import (
 )
 from hermes_console.payloads.entry import BadEntry, Encoding, entered
 from hermes_console.payloads.view import Form
+from hermes_console.times import read_time
 
 MIB: Final = 1024 * 1024
 NUMBER_DIGITS_MAX: Final = 19
@@ -35,7 +36,6 @@ STARTS: Final = (
     (Start.OFFSET, "From an offset"),
     (Start.TIME, "From a time"),
 )
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 T = TypeVar("T")
 
 
@@ -167,23 +167,6 @@ def read_number(text: str) -> int:
     if int(text) > INT64_MAX:
         raise ValueError(f"The largest offset is {INT64_MAX}.")
     return int(text)
-
-
-def read_time(text: str, zone: tzinfo) -> int:
-    """Milliseconds since 1970 of `2026-03-01T14:03[:12[.345]]` in `zone`, of the same with an
-    offset of its own, or of milliseconds as such. Raises ValueError.
-    """
-    if text.isascii() and text.isdecimal() and len(text) > len("20260301"):
-        return read_number(text)
-    try:
-        moment = datetime.fromisoformat(text)
-        moment = moment.replace(tzinfo=zone) if moment.tzinfo is None else moment
-        at_ms = (moment - _EPOCH) // timedelta(milliseconds=1)
-    except (ValueError, OverflowError) as error:
-        raise ValueError("Enter a time, for example 2026-03-01 14:03:12.") from error
-    if at_ms < 0:
-        raise ValueError("No message is from before 1970.")
-    return at_ms
 
 
 def _checked(problems: dict[str, str], name: str, text: str, default: T, read: object) -> T:

@@ -12,15 +12,16 @@ from typing import Any
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from hermes_console import words
 from hermes_console.accounts.actor import actor_of
+from hermes_console.accounts.gate import needs_to_post
 from hermes_console.accounts.rights import Right
 from hermes_console.addresses import requested_cluster
-from hermes_console.audit.record import require
 from hermes_console.clusters import Cluster
 from hermes_console.errors import Refused, Trouble
 from hermes_console.operations import topics
@@ -35,12 +36,12 @@ from hermes_console.pages.topics.forms import (
 from hermes_console.pagetrouble import TROUBLES, known_trouble, trouble_page
 from hermes_console.settingfields import fields_of, wanted_values
 
-View = Callable[..., HttpResponse]
+View = Callable[..., HttpResponseBase]
 
 
 def on_topic(view: Callable[[HttpRequest, Cluster, Topic], HttpResponse]) -> View:
     """Reads cluster and topic of the address for `view`; trouble on the way is a page of its own.
-    For GET and POST alone.
+    For GET and POST alone, POST with the right to change topics.
     """
 
     @wraps(view)
@@ -53,10 +54,11 @@ def on_topic(view: Callable[[HttpRequest, Cluster, Topic], HttpResponse]) -> Vie
             return trouble_page(request, found, error, back=back, back_word="All topics")
         return view(request, found, read)
 
-    return require_http_methods(["GET", "HEAD", "POST"])(on)
+    return require_http_methods(["GET", "HEAD", "POST"])(needs_to_post(Right.TOPICS_WRITE)(on))
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
+@needs_to_post(Right.TOPICS_WRITE)
 def create(request: HttpRequest, cluster: str) -> HttpResponse:
     found = requested_cluster(cluster)
     back = reverse("topics:list", kwargs={"cluster": found.name})
@@ -153,7 +155,6 @@ def settings(request: HttpRequest, cluster: Cluster, topic: Topic) -> HttpRespon
             )
             _say_changed(request, topic.name, topics.named(changes))
             return _to_topic(cluster, topic)
-        require(actor_of(request), Right.TOPICS_WRITE, cluster=cluster, target=topic.name)
         _refuse_stale(topic, posted.get("etag"))
         context["changes"] = topics.check_settings(cluster, topic.name, wanted)
     except TROUBLES as error:

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, tzinfo
+from datetime import UTC, tzinfo
 from typing import Final
 
+from hermes_console import words
 from hermes_console.operations.topics import BROKER_DECIDES, PARTITIONS_MAX, name_problem
+from hermes_console.times import BadTime, read_time
 
 DIGITS_MAX: Final = 19
 OFFSETS_LENGTH_MAX: Final = 400_000
-MODES: Final = ("all", "time", "offset")
+FIELDS_OF_MODE: Final[Mapping[str, tuple[str, ...]]] = {
+    "all": (),
+    "time": ("time",),
+    "offset": ("partition", "offset"),
+}
+MODES: Final = tuple(FIELDS_OF_MODE)
+MODE_WORDS: Final[Mapping[str, str]] = {
+    "all": "all records",
+    "time": "those before a time",
+    "offset": "those before an offset",
+}
 
 
 @dataclass(slots=True)
@@ -43,11 +55,8 @@ class CutForm:
     problems: dict[str, str] = field(default_factory=dict)
 
     def at_ms(self, zone: tzinfo) -> int:
-        """The time in milliseconds since 1970, 0 for what is 1970 in `zone` alone: below 0 Kafka
-        means something else (-1 is the end). Only for a form without problems.
-        """
-        at = datetime.fromisoformat(self.time).replace(tzinfo=zone)
-        return max(0, int(at.timestamp() * 1000))
+        """The time in milliseconds since 1970. Only for a form without problems."""
+        return read_time(self.time, zone)
 
 
 def read_new_topic(posted: Mapping[str, str]) -> NewTopicForm:
@@ -73,8 +82,20 @@ def read_cut(posted: Mapping[str, str]) -> CutForm:
         partition=posted.get("partition", "").strip(),
         offset=posted.get("offset", "").strip(),
     )
-    if form.mode == "time" and not _is_time(form.time):
-        form.problems["time"] = "A date and time, for example 2026-01-31T18:00."
+    beside = {"time": form.time, "partition": form.partition, "offset": form.offset}
+    for name in FIELDS_OF_MODE[form.mode]:
+        del beside[name]
+    filled = [name for name, text in beside.items() if text]
+    if filled:
+        form.problems["mode"] = (
+            f"You chose {MODE_WORDS[form.mode]}, but filled in {words.listed(filled)} too: clear "
+            "that, or choose what it belongs to."
+        )
+    if form.mode == "time":
+        try:
+            form.at_ms(UTC)
+        except BadTime as error:
+            form.problems["time"] = str(error)
     if form.mode == "offset":
         if not _is_number(form.partition):
             form.problems["partition"] = "The number of a partition."
@@ -111,11 +132,3 @@ def _is_number(text: str) -> bool:
 
 def _is_count(text: str) -> bool:
     return _is_number(text) and 1 <= int(text) <= PARTITIONS_MAX
-
-
-def _is_time(text: str) -> bool:
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        return False
-    return at.tzinfo is None and 1970 <= at.year < 9999

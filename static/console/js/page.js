@@ -3,6 +3,7 @@ import { startLive } from "./live.js";
 import { startCharts } from "./chart.js";
 import { startForms } from "./forms.js";
 import { startKeys } from "./keys.js";
+import { startMenu, startParts } from "./menu.js";
 import { startTimes } from "./times.js";
 import { startCopying } from "./copy.js";
 
@@ -34,6 +35,8 @@ function startTheme() {
 
 startTheme();
 startForms();
+startMenu();
+startParts();
 startKeys();
 startTimes();
 startCopying();
