@@ -7,7 +7,7 @@ the next look.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -260,11 +260,7 @@ class GroupState:
             is_hidden=group.is_hidden,
             lag=lag,
             progress=self._progress,
-            verdicts={
-                TopicPartition(one.topic, one.partition): one.verdict
-                for one in known
-                if one.verdict is not Verdict.FINE
-            },
+            verdicts=_wanting(known),
             rate=rate,
             is_falling_behind=self._trend.is_falling_behind(),
             drain_s=drain_s,
@@ -292,6 +288,15 @@ class GroupState:
             reason=reason,
             topics=tuple(sorted({one.topic for one in partitions})),
         )
+
+
+def _wanting(partitions: Iterable[PartitionSnapshot]) -> dict[TopicPartition, Verdict]:
+    """The verdicts that say more than fine: most partitions of a large cluster are."""
+    return {
+        TopicPartition(one.topic, one.partition): one.verdict
+        for one in partitions
+        if one.verdict is not Verdict.FINE
+    }
 
 
 def _with_shares(
