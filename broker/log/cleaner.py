@@ -10,7 +10,7 @@ a pass has done need not be done again.
 from __future__ import annotations
 
 from array import array
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from itertools import count, pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -20,6 +20,7 @@ from broker.log.compaction import Survey, Terms
 from broker.log.key_map import capacity_of
 from broker.log.regroup import Group, discard
 from broker.log.segment import Segment
+from broker.log.turns import OthersFirst
 from broker.model import INT64_MAX
 from broker.ports import Worker, WorkerFault
 
@@ -267,13 +268,6 @@ class _Run:
             f"{segment.path()}: a batch behind byte {position} is damaged: the segment is left as "
             "it is, and deletions behind it are kept"
         )
-
-
-class OthersFirst:
-    """Awaited, it lets everybody else have a turn of the loop, which the log knows nothing of."""
-
-    def __await__(self) -> Generator[None]:
-        yield
 
 
 def slices_of(segment: Segment, start: int) -> list[tuple[int, int]]:

@@ -11,11 +11,14 @@ from broker.log.index import Times
 from broker.log.recovery import rebuild_index
 from broker.log.segment import Segment
 from broker.log.survey import Extent, note
+from broker.log.turns import OthersFirst
 
 if TYPE_CHECKING:
     from broker.log.partition_log import PartitionLog
 
 OPEN_SEGMENTS_MAX: Final = 2
+SIZES_PER_STEP: Final = 100
+"""Files asked for their size in one step of the loop."""
 
 
 class OpenSegments:
@@ -69,3 +72,16 @@ class OpenSegments:
                 segment.load_index()
         assert segment.times is not None, "an index is loaded with its times"
         return segment.times
+
+
+async def measure(log: PartitionLog) -> None:
+    """Ask every closed segment's file for its size, a few at a time, so that `log_size` need not
+    ask them all at once. Raises DiskFault.
+    """
+    if log.is_measured:
+        return
+    for number, segment in enumerate(list(log.segments), start=1):
+        assert segment.size >= 0, "a file's size"
+        if number % SIZES_PER_STEP == 0:
+            await OthersFirst()
+    log.is_measured = True

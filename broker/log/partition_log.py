@@ -67,6 +67,7 @@ class PartitionLog:
         """Why compaction leaves a part of the log as it is; empty when it does not."""
         self.positions = PositionCache()
         self.is_in_upkeep = False
+        self.is_measured = False
         self.checkpoints = Checkpoints(found)
         self.open_segments = OpenSegments()
         self.opened_wall_ms = now_wall_ms

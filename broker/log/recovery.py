@@ -67,12 +67,7 @@ async def recover(
     listing = names.sort_out(entries)
     await _finish_what_was_under_way(disk, directory, listing)
     snapshot = _newest_snapshot(disk, directory, listing.snapshots)
-    segments = [
-        Segment(
-            disk, directory, base, disk.file_size(f"{directory}/{names.numbered(base, names.LOG)}")
-        )
-        for base in listing.segments
-    ]
+    segments = [Segment(disk, directory, base) for base in listing.segments]
     for segment in segments:
         segment.unchecked_below = UNCHECKED
     if names.DAMAGE_FILE in entries:

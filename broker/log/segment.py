@@ -7,7 +7,7 @@ reused descriptor.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.log import names
 from broker.log.damage import DamagedRange
@@ -49,11 +49,19 @@ class Segment:
         "users",
     )
 
-    def __init__(self, disk: Disk, directory: str, base_offset: int, size: int) -> None:
+    size: int
+
+    def __init__(
+        self, disk: Disk, directory: str, base_offset: int, size: int | None = None
+    ) -> None:
+        """Without `size` the file is asked when somebody wants to know: a start with a thousand
+        closed segments touches none of them.
+        """
         self.disk = disk
         self.directory = directory
         self.base_offset = base_offset
-        self.size = size
+        if size is not None:
+            self.size = size
         self.index: SegmentIndex | None = None
         self.times: Times | None = None
         self.users = 0
@@ -63,6 +71,20 @@ class Segment:
         self._is_closing = False
         self._writes = 0
         self._indexed_bytes = 0
+
+    if not TYPE_CHECKING:  # it would hide misspelt names from the type checker
+
+        def __getattr__(self, name: str) -> int:
+            """The size, the first time it is asked for: 0 when the file is gone. Raises
+            DiskFault.
+            """
+            if name != "size":
+                raise AttributeError(name)
+            try:
+                self.size = self.disk.file_size(self.path())
+            except FileNotFoundError:
+                self.size = 0
+            return self.size
 
     @classmethod
     def empty(

@@ -13,7 +13,9 @@ from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Final
 
 from broker.log.cleanable import dirty_ratio
+from broker.log.open_segments import measure
 from broker.metrics import QUANTILES, percentile
+from broker.ports import DiskFault
 from broker.runtime.descriptors import descriptor_limit, open_descriptor_count
 from broker.runtime.process_stats import cpu_seconds, resident_bytes
 from broker.server.lag import is_current
@@ -74,7 +76,13 @@ async def _partition_offline(broker: Broker, lag: LagReader) -> AsyncIterator[Sa
 async def _log_sizes(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
     for partition in broker.partitions.all():
         if not partition.is_offline:
-            yield (partition.topic, str(partition.index)), partition.log.log_size()
+            log = partition.log
+            try:
+                await measure(log)
+            except DiskFault as fault:
+                partition.take_offline(str(fault))
+                continue
+            yield (partition.topic, str(partition.index)), log.log_size()
 
 
 async def _dirty_ratios(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:

@@ -15,6 +15,7 @@ import structlog
 
 from broker.errors import Refusal
 from broker.log.directory import empty_trash
+from broker.log.open_segments import measure
 from broker.ports import DiskFault, DiskFull
 from broker.server.cleaning import Cleaning
 from broker.server.partition import Partition
@@ -40,6 +41,7 @@ class Maintenance:
         """Begin the loops."""
         self._broker.spawn(self._repeat(self._retain, self._retention_interval_ms))
         self._broker.spawn(self._repeat(self._cleaning.visit, self._cleaner_backoff_ms))
+        self._broker.spawn(self._round(_measure))
         self.empty_trash_soon()
 
     def roll_soon(self, partition: Partition) -> None:
@@ -87,6 +89,7 @@ class Maintenance:
             partition.is_rolling = True
             await self._roll(partition)
         log, metrics = partition.log, self._broker.metrics
+        await measure(log)
         size_before, count_before = log.log_size(), len(log.segments)
         await log.apply_retention(now_wall_ms, high_watermark=partition.high_watermark)
         partition.check_log_start()
@@ -131,3 +134,8 @@ class Maintenance:
 
     def _cleaner_backoff_ms(self) -> int:
         return self._broker.settings.log_cleaner_backoff_ms
+
+
+async def _measure(partition: Partition) -> None:
+    """What a start leaves for later: the sizes of closed segments."""
+    await measure(partition.log)

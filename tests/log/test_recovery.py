@@ -8,12 +8,14 @@ import shutil
 from collections import Counter
 from pathlib import Path
 from time import process_time
+from typing import Any
 
 import pytest
 
 from broker.errors import ErrorCode, Refusal
 from broker.log.age import PRECISION_MS, append_time
 from broker.log.config import LogConfig
+from broker.log.open_segments import measure
 from broker.log.partition_log import PartitionLog
 from broker.log.scan import scan
 from broker.ports import DiskFault, DiskFull
@@ -24,6 +26,7 @@ from tests.log.world import (
     NOW_MS,
     SMALL,
     FaultyDisk,
+    FaultyFile,
     append,
     append_rolling,
     create,
@@ -52,6 +55,67 @@ async def test_a_clean_stop_is_followed_by_a_start_without_a_scan(disk: FaultyDi
     append(log, "v60")
     assert await values(log) == numbers(61)
     await log.close()
+
+
+class CountingDisk(FaultyDisk):
+    """Counts what an opening asks of the disk."""
+
+    count = 0
+
+    def list_directory(self, path: str) -> list[str]:
+        self.count += 1
+        return super().list_directory(path)
+
+    def exists(self, path: str) -> bool:
+        self.count += 1
+        return super().exists(path)
+
+    def file_size(self, path: str) -> int:
+        self.count += 1
+        return super().file_size(path)
+
+    def read_file(self, path: str) -> bytes:
+        self.count += 1
+        return super().read_file(path)
+
+    def open(self, path: str) -> FaultyFile:
+        self.count += 1
+        return super().open(path)
+
+    async def run_write(self, path: str, function: Any, *arguments: object) -> Any:
+        self.count += 1
+        return await super().run_write(path, function, *arguments)
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+async def test_closed_segments_cost_a_start_nothing_but_their_names(
+    tmp_path: Path, *, is_clean: bool
+) -> None:
+    counts = {}
+    for segment_count in (2, 60):
+        disk = CountingDisk(tmp_path / str(segment_count))
+        log = await create(disk)
+        while len(log.segments) <= segment_count:
+            await append_rolling(log, 1)
+        append(log, f"v{log.log_end_offset}")
+        end = log.log_end_offset
+        if is_clean:
+            await log.close()
+        disk.count = 0
+        log = await reopen(disk)
+        counts[segment_count] = disk.count
+        assert (log.log_end_offset, len(log.segments)) == (end, segment_count + 1)
+        before = disk.count
+        await measure(log)
+        assert disk.count - before == segment_count
+        assert log.log_size() == sum(
+            path.stat().st_size for path in (disk.root / DIRECTORY).glob("*.log")
+        )
+        assert disk.count - before == segment_count, "asked once"
+        assert await values(log) == numbers(end)
+        await log.close()
+        disk.close()
+    assert counts[60] == counts[2] <= (12 if is_clean else 30)
 
 
 async def test_a_killed_process_loses_nothing_that_was_flushed(disk: FaultyDisk) -> None:

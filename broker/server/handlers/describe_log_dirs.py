@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from broker.errors import ErrorCode
+from broker.log.open_segments import measure
 from broker.ports import DiskFault
 from broker.server.context import RequestContext
 from broker.server.encoded import EncodedBody, encode_sliced
@@ -70,7 +71,13 @@ async def _topics(broker: Broker, request: DescribeLogDirsRequest) -> list[Descr
                 await asyncio.sleep(0)
             partition = broker.partitions.get(name, index)
             if partition is not None and not partition.is_offline:
-                size = partition.log.log_size()
+                log = partition.log
+                try:
+                    await measure(log)
+                except DiskFault as fault:
+                    partition.take_offline(str(fault))
+                    continue
+                size = log.log_size()
                 partitions.append(
                     DescribeLogDirsPartition(partition_index=index, partition_size=size)
                 )
