@@ -100,6 +100,13 @@ class SegmentIndex:
         """
         return self._entry(bisect_left(self.max_timestamps, timestamp_ms) - 1)
 
+    def max_timestamp_before(self, position: int) -> int:
+        """The greatest timestamp before the last indexed batch at or below `position`; -1 when
+        nothing is.
+        """
+        place = bisect_right(self.positions, min(position, RELATIVE_OFFSET_MAX)) - 1
+        return self.max_timestamps[place] if place >= 0 else NO_TIMESTAMP
+
     def last_position(self) -> int:
         """Where the last indexed batch begins; 0 when there is none."""
         return self.positions[-1] if self.positions else 0

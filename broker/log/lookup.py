@@ -17,6 +17,7 @@ from broker.errors import Refusal
 from broker.log.damage import Damaged
 from broker.log.driving import refused
 from broker.log.segment import Segment
+from broker.log.turns import OthersFirst
 from broker.model import INT64_MAX
 from broker.ports import DiskFault, Worker
 from broker.records.batch import (
@@ -30,6 +31,7 @@ from broker.records.batch import (
 from broker.records.iterate import iterate_raw, open_to_search
 
 if TYPE_CHECKING:
+    from broker.log.index import Times
     from broker.log.partition_log import PartitionLog
 
 SLICE_BYTES: Final = 32 * 1024
@@ -60,14 +62,9 @@ async def first_at_or_after(
         if segment.base_offset >= bounds[1]:
             break
         try:
-            times = await log.load_index(segment)
-            if times.max_timestamp < timestamp_ms or segment.index is None:
+            if (await _times(log, segment)).max_timestamp < timestamp_ms:
                 continue
-            start = max(
-                segment.index.floor_timestamp(timestamp_ms)[1],
-                segment.index.floor_offset(start_offset)[1],
-            )
-            found = await _first_in_segment(log, segment, start, timestamp_ms, bounds, worker)
+            found = await _first_in_segment(log, segment, timestamp_ms, bounds, worker)
         except (DiskFault, FileNotFoundError, Refusal) as fault:
             if segment in log.segments:
                 raise refused(log, fault) from fault
@@ -84,70 +81,114 @@ async def greatest(
     log.check_online()
     end = min(end_offset, log.written_end_offset)
     best: TimestampedOffset | None = None
-    for segment in list(log.segments):
-        if segment.base_offset >= end:
+    for max_timestamp, segment in await _latest_first(log, end):
+        if best is not None and max_timestamp < best.timestamp:
             break
         try:
-            times = await log.load_index(segment)
-            if best is not None and times.max_timestamp <= best.timestamp:
-                continue
             bounds = (max(log.log_start_offset, start_offset), end)
-            found = await _greatest_in_segment(log, segment, times.max_timestamp, bounds, worker)
-            if found is not None and (best is None or found.timestamp > best.timestamp):
-                best = found
+            found = await _greatest_in_segment(log, segment, bounds, worker)
+            best = _later(best, found)
         except (DiskFault, FileNotFoundError, Refusal) as fault:
             if segment in log.segments:
                 raise refused(log, fault) from fault
     return best
 
 
+async def _latest_first(log: PartitionLog, end: int) -> list[tuple[int, Segment]]:
+    """(greatest timestamp, segment) of those that begin below `end`, the latest first."""
+    found: list[tuple[int, Segment]] = []
+    for segment in list(log.segments):
+        if segment.base_offset >= end:
+            break
+        try:
+            found.append(((await _times(log, segment)).max_timestamp, segment))
+        except (DiskFault, FileNotFoundError, Refusal) as fault:
+            if segment in log.segments:
+                raise refused(log, fault) from fault
+    return sorted(found, key=lambda entry: (-entry[0], entry[1].base_offset))
+
+
+async def _times(log: PartitionLog, segment: Segment) -> Times:
+    """A segment's times; of one whose index was not loaded yet, after others had the loop."""
+    known = log.times_of(segment)
+    if known is None:
+        known = await log.load_index(segment)
+        await OthersFirst()
+    return known
+
+
+def _later(
+    best: TimestampedOffset | None, found: TimestampedOffset | None
+) -> TimestampedOffset | None:
+    """The one with the greater timestamp; of equals, the one with the lower offset."""
+    if best is None or found is None:
+        return best or found
+    return max(best, found, key=lambda each: (each.timestamp, -each.offset))
+
+
 async def _greatest_in_segment(
-    log: PartitionLog,
-    segment: Segment,
-    max_timestamp: int,
-    bounds: tuple[int, int],
-    worker: Worker | None,
+    log: PartitionLog, segment: Segment, bounds: tuple[int, int], worker: Worker | None
 ) -> TimestampedOffset | None:
     """By its batches' headers: one whole batch is opened, and those that `bounds` cut if their
     headers promise more.
     """
-    log_start, end = bounds
-    start = 0 if segment.index is None else segment.index.floor_timestamp(max_timestamp)[1]
-    while True:
-        latest: tuple[BatchHeader, int] | None = None
-        cut: list[tuple[BatchHeader, int]] = []
-        async for header, position in _batches(segment, start, end):
-            if header.last_offset < log_start:
-                continue
-            if header.base_offset < log_start or header.last_offset >= end:
-                cut.append((header, position))
-            elif latest is None or header.max_timestamp > latest[0].max_timestamp:
-                latest = header, position
-        if start == 0 or (latest is not None and latest[0].max_timestamp >= max_timestamp):
-            break
-        start = 0  # the index knows of a later batch, which may not be read
+    await log.load_index(segment)
+    assert segment.index is not None, "the index is loaded"
+    index, (low, end) = segment.index, bounds
+    position = index.floor_offset(low)[1]
+    latest: tuple[BatchHeader, int] | None = None
+    if low <= segment.base_offset:  # all before the last entry may be read, and is summed up there
+        position = index.floor_offset(end)[1]
+        latest = await _first_promise(segment, index.max_timestamp_before(position), end)
+    cut: list[tuple[BatchHeader, int]] = []
+    async for header, place in _batches(segment, position, end):
+        if header.last_offset < low or not header.record_count:
+            continue
+        if header.base_offset < low or header.last_offset >= end:
+            cut.append((header, place))
+        elif latest is None or header.max_timestamp > latest[0].max_timestamp:
+            latest = header, place
     best: TimestampedOffset | None = None
     whole = [] if latest is None else [latest]
     for candidate in sorted([*cut, *whole], key=lambda found: found[0].base_offset):
         if best is None or candidate[0].max_timestamp > best.timestamp:
-            found = await _ask(segment, *candidate, None, (log_start, end), worker)
-            if found is not None and (best is None or found.timestamp > best.timestamp):
-                best = found
+            best = _later(best, await _ask(segment, *candidate, None, bounds, worker))
     return best
+
+
+async def _first_promise(
+    segment: Segment, timestamp_ms: int, end: int
+) -> tuple[BatchHeader, int] | None:
+    """(header, position) of the first batch of the segment that promises `timestamp_ms`."""
+    assert segment.index is not None, "the index is loaded"
+    start = segment.index.floor_timestamp(timestamp_ms)[1]
+    async for header, position in _batches(segment, start, end):
+        if header.max_timestamp >= timestamp_ms and header.record_count:
+            return header, position
+    return None
 
 
 async def _first_in_segment(
     log: PartitionLog,
     segment: Segment,
-    start: int,
     timestamp_ms: int,
     bounds: tuple[int, int],
     worker: Worker | None,
 ) -> TimestampedOffset | None:
+    await log.load_index(segment)
+    assert segment.index is not None, "the index is loaded"
     start_offset, end = bounds
+    start = max(
+        segment.index.floor_timestamp(timestamp_ms)[1],
+        segment.index.floor_offset(max(start_offset, log.log_start_offset))[1],
+    )
     async for header, position in _batches(segment, start, end):
         first = max(log.log_start_offset, start_offset)
-        if header.max_timestamp >= timestamp_ms and header.last_offset >= first:
+        if (
+            header.max_timestamp >= timestamp_ms
+            and header.last_offset >= first
+            and header.record_count
+        ):
             found = await _ask(segment, header, position, timestamp_ms, (first, end), worker)
             if found is not None:
                 return found

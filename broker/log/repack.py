@@ -54,14 +54,14 @@ def rebuilt(
 
 def emptied(header: BatchHeader) -> bytearray:
     """The batch without a record and uncompressed, which says no more than its offsets, producer
-    and last sequence.
+    and last sequence. Without a time, so that none is looked for in it.
     """
     return frame_batch(
         b"",
         record_count=0,
         last_offset_delta=header.last_offset_delta,
         base_timestamp=NO_TIMESTAMP,
-        max_timestamp=header.max_timestamp,
+        max_timestamp=NO_TIMESTAMP,
         codec=0,
         producer=(header.producer_id, header.producer_epoch, header.base_sequence),
         base_offset=header.base_offset,
