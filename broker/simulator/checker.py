@@ -13,6 +13,12 @@ from typing import Any, Final, NamedTuple
 
 from broker.model import INT64_MAX
 from broker.simulator.history import FAIL, INFO, INVOKE, OK, Event
+from broker.simulator.window_rules import (
+    not_after_its_end,
+    not_before_its_time,
+    only_what_is_expired_is_passed,
+    visible_end_never_moves_back,
+)
 
 
 class Finding(NamedTuple):
@@ -59,7 +65,7 @@ def since_power_cut(events: Sequence[Event]) -> Sequence[Event]:
     maybe = [
         event
         for event in before
-        if event["operation"] == "trim"  # a new start is synced before it is acknowledged
+        if event["operation"] in {"trim", "window", "clock"}  # synced when acknowledged; no data
         or (event["kind"] == INVOKE and event["operation"] in {"send", "commit"})
     ]
     return [*maybe, *after]
@@ -269,6 +275,10 @@ RULES: Final[dict[str, Callable[[Sequence[Event]], Iterable[str]]]] = {
     "committed offset never moves back": committed_offset_never_moves_back,
     "watermark never moves back": watermark_never_moves_back,
     "start moves where asked": start_moves_where_asked,
+    "not before its time": not_before_its_time,
+    "not after its end": not_after_its_end,
+    "only what is expired is passed": only_what_is_expired_is_passed,
+    "visible end never moves back": visible_end_never_moves_back,
 }
 
 
@@ -301,7 +311,7 @@ def _sends(events: Iterable[Event]) -> list[Send]:
 def _observations(events: Sequence[Event]) -> Iterator[tuple[Place, int, Any, str]]:
     """(place, offset, value, who saw it)."""
     for event in events:
-        if event["kind"] == OK and event["operation"] in {"poll", "final"}:
+        if event["kind"] == OK and event["operation"] in {"poll", "watch", "final"}:
             witness = event.get("reader", "the final log")
             for offset, value in event["records"]:
                 yield _place(event), offset, value, witness

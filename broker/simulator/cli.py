@@ -47,6 +47,8 @@ MUST_HAPPEN: Final = (
     "records trimmed away",
     "bytes deleted by retention",
     "incremental fetches",
+    "records read in a window",
+    "expired records passed",
 )
 
 

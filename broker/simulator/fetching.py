@@ -138,6 +138,19 @@ class Dialogue:
         self.asked = {}
 
 
+def stamps_from(data: PartitionData, position: int) -> list[int]:
+    """The timestamps of the records that `records_from` gives."""
+    blob = data.records
+    if not isinstance(blob, bytes | bytearray | memoryview):
+        return []
+    return [
+        record.timestamp
+        for batch in iterate_batches(blob)
+        for record in iterate_records(batch, size_max=UNPACKED_BYTES_MAX)
+        if record.offset >= position
+    ]
+
+
 def records_from(data: PartitionData, position: int) -> Found:
     """The records at `position` and above: a batch may begin below. Raises DamagedRecords."""
     found: Found = []

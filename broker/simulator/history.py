@@ -11,13 +11,18 @@ on `operation`:
 | commit    | group, topic, partition, offset                                               |
 | committed | group, topic, partition; ok: offset (-1: none)                                |
 | trim      | topic, partition, offset (-1: all there is); ok: start, topic, partition       |
+| watch     | reader, topic, partition, position; ok: records, stamps, visible_end, asked_s, |
+|           | incarnation (of the broker; null when it changed meanwhile)                   |
+| window    | topic, partition, delay_ms, ttl_ms: the delivery window from now on           |
+| clock     | skew_ms: the broker's wall clock from now on                                  |
 | reset     | group, topic, partition: its next commits may be lower                        |
 | power cut | none: every process is gone, every disk lost what was not synced              |
-| final     | topic, partition; ok: start, end, records (all there is), may_expire          |
+| final     | topic, partition; ok: start, end, records (all there is), stamps, may_expire  |
 
-`records` is [[offset, value], …]. `topic` is the name and the incarnation of a topic ("orders/1"):
-a recreated topic is another one. `reader` is one uninterrupted run of one consumer over one
-partition: a seek or a new assignment makes another.
+`records` is [[offset, value], …]; `stamps` are their timestamps in ms since the run's start.
+`topic` is the name and the incarnation of a topic ("orders/1"): a recreated topic is another one.
+`reader` is one uninterrupted run of one consumer over one partition: a seek or a new assignment
+makes another.
 """
 
 from __future__ import annotations

@@ -18,7 +18,10 @@ from broker.errors import ErrorCode
 from broker.log.partition_log import PartitionLog
 from broker.log.producers import ProducerStates
 from broker.log.recovery import _Recovery
+from broker.log.window import Boundary
 from broker.ports import DiskFault, DiskFile
+from broker.server import fetch_answers, fetching
+from broker.server.delivery import DeliveryWindow
 from broker.server.groups.shard import RunningShard
 from broker.server.partition import Partition
 from broker.server.producer_ids import BLOCK_SIZE, ProducerIds
@@ -129,6 +132,34 @@ def _repeat_producer_ids(_original: Any) -> Any:
     return take_block
 
 
+def _compute_window_anew(original: Any) -> Callable[[DeliveryWindow], bool]:
+    def refresh(self: DeliveryWindow) -> bool:
+        if not self._lock.locked():
+            self._due = Boundary(self._log.log_start_offset)
+        return bool(original(self))
+
+    return refresh
+
+
+def _show_all(_original: Any) -> property:
+    return property(lambda self: self._high_watermark)
+
+
+def _show_expired(_original: Any) -> property:
+    return property(lambda self: self._log.log_start_offset)
+
+
+def _hide_expired_from_log(original: Any) -> Any:
+    def look_up(partitions: Any, wanted: Any, **options: Any) -> Any:
+        partition = partitions.find(wanted.topic, wanted.index)
+        window = None if partition is None else partition.window
+        if window is not None and wanted.fetch_offset < window.first_offset:
+            return fetch_answers.refused(wanted, ErrorCode.OFFSET_OUT_OF_RANGE)
+        return original(partitions, wanted, **options)
+
+    return look_up
+
+
 MUTATIONS: Final[dict[str, Mutation]] = {
     "publish-before-write": Mutation(
         "the high watermark rises and the answer leaves before the write completed",
@@ -169,6 +200,26 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "a commit is taken from a member that the group has left behind",
         (Patch(offsets, "check_commit", _take_any_commit),),
         {"zombie": 1},
+    ),
+    "window-moves-back": Mutation(
+        "the visible end is computed from the clock alone, and goes back with it",
+        (Patch(DeliveryWindow, "refresh", _compute_window_anew),),
+        {"clock": 1},
+    ),
+    "deliver-early": Mutation(
+        "a fetch sees what is committed, not what is due",
+        (Patch(DeliveryWindow, "visible_end", _show_all),),
+        {"kill": 1},
+    ),
+    "deliver-expired": Mutation(
+        "a fetch sees what is on disk, also when it is expired",
+        (Patch(DeliveryWindow, "first_offset", _show_expired),),
+        {"kill": 1},
+    ),
+    "expired-is-out-of-range": Mutation(
+        "a fetch below what is expired is refused, so that its client jumps to the end",
+        (Patch(fetching, "look_up", _hide_expired_from_log),),
+        {"kill": 1},
     ),
     "repeat-producer-ids": Mutation(
         "producer ids are given out again after a restart",

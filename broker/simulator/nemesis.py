@@ -209,7 +209,10 @@ class Nemesis:
 
     async def _clock(self) -> None:
         skew_ms = self._random.randint(-CLOCK_JUMP_MS_MAX, CLOCK_JUMP_MS_MAX)
-        self.world.wall.skew_ms = skew_ms
+        wall = self.world.wall
+        wall.skew_ms = skew_ms
+        wall.latest_skew_ms = max(wall.latest_skew_ms, skew_ms)
+        self.world.history.record(self.world.loop.time(), "clock", skew_ms=skew_ms)
 
     async def _cold(self) -> None:
         self.host.image.faults.cold_read_probability = COLD_PROBABILITY

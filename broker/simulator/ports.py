@@ -23,9 +23,10 @@ WORKER_LATENCY_S_MAX: Final = 0.05
 
 @dataclass(slots=True)
 class WallClock:
-    """A host's wall clock; the nemesis moves `skew_ms`."""
+    """A host's wall clock; the nemesis moves `skew_ms`, which was `latest_skew_ms` at most."""
 
     skew_ms: int = 0
+    latest_skew_ms: int = 0
 
 
 class SimulatedClock:

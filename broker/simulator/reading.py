@@ -8,7 +8,8 @@ import asyncio
 from typing import Final
 
 from broker.errors import RETRIABLE, ErrorCode
-from broker.simulator.fetching import Cursor, Dialogue, Found, records_from
+from broker.simulator.fetching import Cursor, Dialogue, Found, records_from, stamps_from
+from broker.simulator.ports import WALL_START_MS
 from broker.simulator.session import ClientError, Session
 from broker.simulator.world import Node, World
 from broker.wire.messages.fetch import PartitionData
@@ -42,10 +43,12 @@ async def find_topic_id(session: Session, topic: str) -> bytes | None:
     return None if found.error_code else bytes(found.topic_id)
 
 
-async def list_offset(session: Session, topic: str, partition: int, timestamp: int) -> int | None:
+async def list_offset(
+    session: Session, topic: str, partition: int, timestamp: int, *, replica_id: int = -1
+) -> int | None:
     """The earliest or latest offset; None when there is no answer now."""
     request = ListOffsetsRequest(
-        replica_id=-1,
+        replica_id=replica_id,
         topics=[
             ListOffsetsTopic(
                 name=topic,
@@ -163,6 +166,7 @@ async def read_all(world: World, session: Session, topic: str, label: str, parti
     cursor = Cursor(session.node.name, label, partition, start)
     dialogue = Dialogue(world, session, topic, topic_id)
     records: Found = []
+    stamps: list[int] = []
     while cursor.position < end:
         try:
             answers = await dialogue.fetch([cursor], max_wait_ms=100, max_bytes=1 << 20)
@@ -173,6 +177,7 @@ async def read_all(world: World, session: Session, topic: str, label: str, parti
         if data.error_code or not found:
             return False
         records.extend(found)
+        stamps += [stamp - WALL_START_MS for stamp in stamps_from(data, cursor.position)]
         cursor.position = found[-1][0] + 1
     world.counters["records in the final logs"] += len(records)
     world.history.record(
@@ -183,6 +188,7 @@ async def read_all(world: World, session: Session, topic: str, label: str, parti
         start=start,
         end=max(end, cursor.position),
         records=records,
+        stamps=stamps,
         may_expire=may_expire(topic),
     )
     return True

@@ -26,6 +26,12 @@ from broker.simulator.reading import EXPIRING_TOPIC, TRIMMED_TOPIC, Reader, read
 from broker.simulator.recycling import ANY_TIME, Recycler, create_topic
 from broker.simulator.session import Session
 from broker.simulator.trimming import Trimmer
+from broker.simulator.windowing import (
+    DELAYED_TOPIC,
+    Watcher,
+    settle_window,
+    window_configs,
+)
 from broker.simulator.world import BROKER_PORT, BrokerHost, Node, World, world_of
 
 FAULTS_S_MIN: Final = 10.0
@@ -33,7 +39,7 @@ FAULTS_S_MAX: Final = 40.0
 CONVERGE_S_MAX: Final = 60.0
 TOPICS: Final = {"orders": 3, "payments": 1, EXPIRING_TOPIC: 1, TRIMMED_TOPIC: 1}
 """Name and partitions. Retention takes records of the expiring one, and clients delete those of the
-trimmed one: they have no groups.
+trimmed one: they have no groups. The delayed topic has clients of its own.
 """
 KEPT_TOPICS: Final = ("orders", "payments")
 
@@ -117,6 +123,8 @@ PARTS: Final[dict[str, tuple[int, int, Make]]] = {
     ),
     "recycler": (1, 1, lambda world, _, _topic, node: Recycler(world, node)),
     "trimmer": (1, 1, lambda world, _, _topic, node: Trimmer(world, node)),
+    "delayer": (1, 1, lambda world, _, _topic, node: Producer(world, node, DELAYED_TOPIC, 1)),
+    "watcher": (1, 2, lambda world, _, _topic, node: Watcher(world, node)),
 }
 """Kind: how many at least, at most, and how one is made."""
 
@@ -166,6 +174,7 @@ class Scenario:
         self.world.is_healing = True
         await self._wait_for_clients([name for name in self.programs if "member" not in name])
         await self._in(admin, self._wait_for_groups(Session(admin)))
+        await self._in(admin, settle_window(self.world, Session(admin)))
         self.world.is_over = True
         await self._wait_for_clients(list(self.programs))
         await self._in(admin, self._read_finals(Session(admin)))
@@ -190,7 +199,7 @@ class Scenario:
     def restart_client(self, name: str) -> None:
         """The client is killed; another incarnation starts at once. One that has finished stays."""
         node, client = self.clients[name]
-        if not client.is_done or isinstance(client, Reader):
+        if not client.is_done or isinstance(client, Reader | Watcher):
             self.world.counters["client kills"] += 1
             self.world.loop.kill(node.process)
             self._start_client(name)
@@ -216,6 +225,9 @@ class Scenario:
             if topic == EXPIRING_TOPIC:
                 configs |= {"segment.bytes": "2048", "retention.bytes": "6000"}
             await create_topic(self.world, session, topic, partitions, configs)
+        configs = {"index.interval.bytes": "512", **ANY_TIME}
+        configs |= window_configs(self.world, self.world.random_for("window"))
+        await create_topic(self.world, session, DELAYED_TOPIC, 1, configs)
         session.close()
 
     def _start_client(self, name: str) -> None:
@@ -256,7 +268,7 @@ class Scenario:
 
     async def _read_finals(self, session: Session) -> None:
         deadline_s = self.world.loop.time() + CONVERGE_S_MAX
-        for topic, partitions in TOPICS.items():
+        for topic, partitions in {**TOPICS, DELAYED_TOPIC: 1}.items():
             for partition in range(partitions):
                 while not await read_all(self.world, session, topic, topic, partition):
                     if self.world.loop.time() > deadline_s:

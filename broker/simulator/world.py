@@ -250,12 +250,15 @@ class BrokerHost:
             self.world.find("start takes too long", f"more than {START_S_MAX} s")
 
     def _check_invariants(self, broker: Broker) -> None:
-        """0 <= log start <= high watermark <= log end, of every partition, at any time."""
+        """0 <= log start <= what consumers see <= high watermark <= log end, of every partition, at
+        any time.
+        """
         for partition in broker.partitions.all():
             if partition.offline_reason is not None:
                 continue
             log = partition.log
-            chain = (0, log.log_start_offset, partition.high_watermark, log.log_end_offset)
+            window = (log.log_start_offset, partition.first_offset, partition.visible_end)
+            chain = (0, *window, partition.high_watermark, log.log_end_offset)
             if list(chain) != sorted(chain):
                 self.world.find("0 <= start <= watermark <= end", f"{partition}: {chain}")
 
