@@ -134,6 +134,8 @@ class Checkpoints:
         log.flush_early()
         active = log.active
         times = log.active_times()
+        if active.size:
+            times = times._replace(first_append_time=log.rolls_from_ms)
         snapshot = Snapshot(
             log.written_end_offset,
             active.base_offset,

@@ -56,7 +56,7 @@ def is_roll_due(log: PartitionLog, now_wall_ms: int) -> bool:
     return bool(
         log.config.is_compacted
         and log.active.size
-        and now_wall_ms - log.active_times().first_append_time >= log.config.max_compaction_lag_ms
+        and now_wall_ms - log.rolls_from_ms >= log.config.max_compaction_lag_ms
     )
 
 

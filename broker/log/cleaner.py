@@ -20,6 +20,7 @@ from broker.log.compaction import Survey, Terms
 from broker.log.key_map import capacity_of
 from broker.log.regroup import Group, discard
 from broker.log.segment import Segment
+from broker.log.survey import survey as measure_damage
 from broker.log.turns import OthersFirst
 from broker.model import INT64_MAX
 from broker.ports import Worker, WorkerFault
@@ -115,8 +116,6 @@ class _Run:
             await worker.call(compaction.end_run, self.run_id)
         damage = (*self.damaged.values(), *self.opaque.values())
         log.uncleanable_reason = damage[0] if damage else ""
-        for reason in self.damaged.values():
-            log.note_damage(reason)
         return Cleaned(self.is_changed, pass_count, self.read_bytes, self.written_bytes, damage)
 
     # ---- pass 0: what no run has seen yet
@@ -130,7 +129,7 @@ class _Run:
             async for position, content in self._slices(segment, start):
                 found = await self._look_at(content, end)
                 if not found.is_sound:
-                    self._note_damage(segment, position)
+                    await self._note_damage(segment, position)
                     await self.worker.call(compaction.lose_sight, self.run_id, segment_end)
                     break
                 if found.is_full:
@@ -206,7 +205,7 @@ class _Run:
         async for position, content in self._slices(segment, 0):
             rewritten = await self.worker.call(compaction.rewrite, self.run_id, content)
             if not rewritten.is_sound:
-                self._note_damage(segment, position)
+                await self._note_damage(segment, position)
                 await group.take_back()
                 return False
             if rewritten.is_opaque:
@@ -263,10 +262,13 @@ class _Run:
             yield position, content
             await self.limits.pace(len(content))
 
-    def _note_damage(self, segment: Segment, position: int) -> None:
+    async def _note_damage(self, segment: Segment, position: int) -> None:
+        found = await measure_damage(self.log, segment, position)
+        where = f"{segment.path()}: a batch behind byte {position} is damaged"
+        if found is None:
+            self.log.note_damage(where)
         self.damaged[segment.base_offset] = (
-            f"{segment.path()}: a batch behind byte {position} is damaged: the segment is left as "
-            "it is, and deletions behind it are kept"
+            f"{where}: the segment is left as it is, and deletions behind it are kept"
         )
 
 

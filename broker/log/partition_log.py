@@ -12,7 +12,7 @@ from collections.abc import Generator
 from typing import Final
 
 from broker.errors import ErrorCode, Refusal
-from broker.log import cleanable, cleaner, driving, lookup, names, retention, rolling
+from broker.log import cleaner, driving, lookup, names, retention, rolling
 from broker.log.checkpoint import Checkpoints, SyncMark
 from broker.log.cleaner import Cleaned, CleanLimits
 from broker.log.config import LOG_APPEND_TIME, LogConfig
@@ -83,6 +83,8 @@ class PartitionLog:
         self._last_indexed = 0
         self.configure(config)
         self._adopt_active()
+        if not found.has_first_time:  # records' own times stand in: clients' word rolls nothing
+            self.rolls_from_ms = now_wall_ms
 
     @classmethod
     async def create(
@@ -218,7 +220,7 @@ class PartitionLog:
         ):
             self._last_indexed = position
         if not position:
-            self._first_append_time = now
+            self._first_append_time = self.rolls_from_ms = now
         self._last_append_time = now
         self._max_timestamp = max(self._max_timestamp, latest)
         segment.size = position + size
@@ -338,7 +340,7 @@ class PartitionLog:
             return False
         return (
             segment.size >= self.config.segment_bytes
-            or self._last_append_time - self._first_append_time >= self._roll_ms
+            or self._last_append_time - self.rolls_from_ms >= self._roll_ms
             or not segment.has_room(self.log_end_offset)
         )
 
@@ -374,6 +376,7 @@ class PartitionLog:
         self._index = segment.index
         times = segment.times or Times()
         self._first_append_time, self._last_append_time, self._max_timestamp = times
+        self.rolls_from_ms = times.first_append_time
         self._last_indexed = self._index.last_position()
 
     @property
@@ -529,12 +532,6 @@ class PartitionLog:
         Raises Refusal(OFFSET_OUT_OF_RANGE) beyond the written end; DiskFault.
         """
         return await retention.advance(self, offset)
-
-    def needs_clean(self, now_wall_ms: int) -> bool:
-        """True when enough of a compacted log's closed part has not been cleaned yet, or for too
-        long.
-        """
-        return cleanable.is_due(self, now_wall_ms)
 
     async def clean(
         self, worker: Worker, now_wall_ms: int, limits: CleanLimits = _NO_LIMITS

@@ -51,6 +51,14 @@ class Recovered:
     snapshot_offsets: list[int] = field(default_factory=list)
     unsynced_closed: list[Segment] = field(default_factory=list)
 
+    @property
+    def has_first_time(self) -> bool:
+        """Whether it is known when the active segment's first batch was appended."""
+        snapshot = self.snapshot
+        if snapshot is None or snapshot.segment_base != self.segments[-1].base_offset:
+            return False
+        return snapshot.position > 0
+
 
 async def recover(
     disk: Disk,

@@ -12,6 +12,7 @@ import structlog
 
 from broker.log import cleanable
 from broker.log.cleaner import Cleaned, CleanLimits
+from broker.log.open_segments import measure
 from broker.ports import WorkerFault
 from broker.server.pacing import Pace
 from broker.server.partition import Partition
@@ -36,7 +37,10 @@ class Cleaning:
         if cleanable.is_roll_due(log, now_wall_ms) and not partition.is_rolling:
             await log.roll(now_wall_ms)
             broker.metrics.segments_rolled_total.add(1)
-        if not log.needs_clean(now_wall_ms):
+        if not log.config.is_compacted:
+            return
+        await measure(log)
+        if not cleanable.is_due(log, now_wall_ms):
             return
         began_ms, size_before = broker.clock.monotonic_ms(), log.log_size()
         reason_before = log.uncleanable_reason

@@ -88,6 +88,7 @@ async def _log_sizes(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
 async def _dirty_ratios(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
     for partition in broker.partitions.all():
         if not partition.is_offline and partition.log.config.is_compacted:
+            await measure(partition.log)
             yield (partition.topic, str(partition.index)), dirty_ratio(partition.log)
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pytest
 
 from broker.log import compaction
-from broker.log.cleanable import dirty_ratio, is_roll_due
+from broker.log.cleanable import dirty_ratio, is_due, is_roll_due
 from broker.log.cleaner import CleanLimits
 from broker.log.config import LogConfig
 from broker.log.partition_log import PartitionLog
@@ -76,10 +76,10 @@ async def test_what_is_younger_than_the_minimum_lag_is_left(disk: FaultyDisk) ->
     await fill(log, 20)
     old_end = log.active.base_offset
     await fill(log, 30, now_ms=NOW_MS + HOUR_MS)
-    assert not log.needs_clean(NOW_MS + HOUR_MS - 1)
+    assert not is_due(log, NOW_MS + HOUR_MS - 1)
     assert not (await log.clean(WORKER, NOW_MS + HOUR_MS - 1)).is_changed
     before = await read_from(log, 0)
-    assert log.needs_clean(NOW_MS + HOUR_MS)
+    assert is_due(log, NOW_MS + HOUR_MS)
     assert (await log.clean(WORKER, NOW_MS + HOUR_MS)).is_changed
     after = await read_from(log, 0)
     assert [each for each in after if each.offset >= old_end] == [
@@ -111,9 +111,9 @@ async def test_lags_count_the_brokers_clock_and_not_the_clients(
     assert log.cleaned_end_offset == log.active.base_offset
     append_batch(log, None, [NewRecord(b"k", b"last", (), client_time)])
     await log.roll(NOW_MS)
-    assert not log.needs_clean(NOW_MS + HOUR_MS), "the ratio is far from 1"
-    assert not log.needs_clean(NOW_MS + 2 * HOUR_MS - 1)
-    assert log.needs_clean(NOW_MS + 2 * HOUR_MS)
+    assert not is_due(log, NOW_MS + HOUR_MS), "the ratio is far from 1"
+    assert not is_due(log, NOW_MS + 2 * HOUR_MS - 1)
+    assert is_due(log, NOW_MS + 2 * HOUR_MS)
     await log.close()
 
 
@@ -240,7 +240,7 @@ async def test_a_log_with_holes_is_done_in_one_pass(disk: FaultyDisk) -> None:
     worker = Counting()
     assert (await log.clean(worker, NOW_MS)).pass_count == 1
     assert len(worker.names) < 60
-    assert not log.needs_clean(NOW_MS)
+    assert not is_due(log, NOW_MS)
     assert [record.key for record in await read_from(log, 0)] == [b"a", b"b", b"c"]
     await log.close()
 
@@ -325,7 +325,7 @@ async def test_a_damaged_segment_is_left_and_reported_and_the_rest_is_cleaned(
         assert len(cleaned.damage) == 1
         assert damaged.path() in log.uncleanable_reason
         assert damaged.path() in log.damage[0]
-        assert not log.needs_clean(NOW_MS + run * 2000), "it does not spin"
+        assert not is_due(log, NOW_MS + run * 2000), "it does not spin"
         last = await read_from(log, log.segments[2].base_offset)
         keys = [each.key for each in last if each.offset < log.active.base_offset]
         assert len(set(keys)) == len(keys), "what follows is cleaned"

@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from broker.log.cleanable import is_due
 from broker.log.partition_log import PartitionLog
 from broker.simulator.disk import DiskImage, SimulatedDisk
 from broker.simulator.loop import SimulatedLoop
@@ -107,7 +108,7 @@ class Host:
 
     async def upkeep(self, log: PartitionLog) -> None:
         await log.apply_retention(NOW_MS)
-        if log.needs_clean(NOW_MS):
+        if is_due(log, NOW_MS):
             await log.clean(InlineWorker(), NOW_MS)
 
 

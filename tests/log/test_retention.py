@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import replace
 
 import pytest
 
@@ -75,6 +76,37 @@ async def test_client_timestamps_neither_stop_nor_hasten_retention(
     await append_rolling(log, 20, timestamp_ms=timestamp)
     assert await log.apply_retention(NOW_MS + HOUR_MS - 1) == 0
     assert await log.apply_retention(NOW_MS + HOUR_MS) == 20
+    await log.close()
+
+
+YEAR_MS = 365 * 24 * HOUR_MS
+STRANGE_TIMES = (NOW_MS, NOW_MS - 10 * YEAR_MS, 0, NOW_MS + 10 * YEAR_MS, 2**62)
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+async def test_alternating_client_timestamps_roll_and_delete_nothing_before_time(
+    disk: FaultyDisk, is_killed: bool
+) -> None:
+    """KAFKA-4099 (a segment per record) and KAFKA-18929 (never deleted), one after the other."""
+    config = replace(CONFIG, segment_bytes=1 << 20, segment_ms=HOUR_MS, retention_ms=2 * HOUR_MS)
+    log = await create(disk, config)
+    for number in range(300):
+        append(log, f"v{number}", timestamp_ms=STRANGE_TIMES[number % 5], now_ms=NOW_MS + number)
+        assert not log.needs_roll, "an hour has not passed"
+        if number in (0, 150) and is_killed:
+            for segment in log.segments:
+                segment.close_file()
+            log = await reopen(disk, config, NOW_MS + number)
+    assert await log.apply_retention(NOW_MS + HOUR_MS) == 0
+    assert len(log.segments) == 1
+    append(log, "later", timestamp_ms=0, now_ms=NOW_MS + HOUR_MS + 150)
+    assert log.needs_roll, "now it has, whatever the timestamps say"
+    await log.roll(NOW_MS + HOUR_MS + 150)
+    append(log, "last", timestamp_ms=2**62, now_ms=NOW_MS + HOUR_MS + 151)
+    assert not log.needs_roll
+    last_ms = NOW_MS + HOUR_MS + 150
+    assert await log.apply_retention(last_ms + 2 * HOUR_MS - 1) == 0
+    assert await log.apply_retention(last_ms + 2 * HOUR_MS) == 301
     await log.close()
 
 
