@@ -35,6 +35,8 @@ MUST_HAPPEN: Final = (
     "batches acknowledged after a retry",
     "batches sent unheard",
     "old batches asked again",
+    "big batches",
+    "poisoned batches refused",
     "records acknowledged",
     "records delivered by the client",
     "records read",

@@ -11,18 +11,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from broker.coordinators.group import offsets
-from broker.errors import ErrorCode
+from broker.errors import ErrorCode, Refusal
 from broker.log.partition_log import PartitionLog
 from broker.log.producers import ProducerStates
 from broker.log.recovery import _Recovery
 from broker.log.window import Boundary
 from broker.ports import DiskFault, DiskFile
+from broker.records.intake import Intake
 from broker.server import fetch_answers, fetching
+from broker.server.connection import Connection
 from broker.server.delivery import DeliveryWindow
 from broker.server.groups.shard import RunningShard
+from broker.server.openings import Openings
 from broker.server.partition import Partition
 from broker.server.producer_ids import BLOCK_SIZE, ProducerIds
 
@@ -125,6 +128,24 @@ def _take_any_commit(_original: Any) -> Any:
     return lambda _group, _request: ErrorCode.NONE
 
 
+def _let_others_overtake(_original: Any) -> Any:
+    return lambda _connection: None
+
+
+def _store_unseen(original: Any) -> Any:
+    async def take_in_worker(
+        self: Openings, intake: Intake, batch: bytearray, now_wall_ms: int
+    ) -> memoryview:
+        try:
+            return cast("memoryview", await original(self, intake, batch, now_wall_ms))
+        except Refusal as refusal:
+            if refusal.code is ErrorCode.REQUEST_TIMED_OUT:
+                return memoryview(batch)
+            raise
+
+    return take_in_worker
+
+
 def _repeat_producer_ids(_original: Any) -> Any:
     async def take_block(self: ProducerIds) -> None:
         self._next, self._end = 0, BLOCK_SIZE
@@ -220,6 +241,16 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "a fetch below what is expired is refused, so that its client jumps to the end",
         (Patch(fetching, "look_up", _hide_expired_from_log),),
         {"kill": 1},
+    ),
+    "overtaken-batch": Mutation(
+        "a connection goes on while a batch of it waits for the worker process",
+        (Patch(Connection, "hold", _let_others_overtake),),
+        {"reset": 1},
+    ),
+    "store-unseen": Mutation(
+        "a batch is stored although the worker process died before it looked at it",
+        (Patch(Openings, "take_in_worker", _store_unseen),),
+        {"worker": 1},
     ),
     "repeat-producer-ids": Mutation(
         "producer ids are given out again after a restart",

@@ -18,6 +18,13 @@ from typing import Final
 from broker.errors import RETRIABLE, ErrorCode
 from broker.records.build import build_batch
 from broker.simulator.history import FAIL, INFO, OK
+from broker.simulator.poison import (
+    BIG_BATCH_PROBABILITY,
+    BIG_COMPRESSION,
+    BIG_PADDING_BYTES,
+    POISON_PROBABILITY,
+    poisoned_batch,
+)
 from broker.simulator.session import ClientError, Session
 from broker.simulator.world import Node, World
 from broker.wire.messages.init_producer_id import InitProducerIdRequest
@@ -107,6 +114,8 @@ class Lane:
         if self.acks == 0:
             await self._send_unheard(sent)
             return
+        if self.target.topic in self.world.full_topics and random.random() < POISON_PROBABILITY:
+            await self._send_poison()
         async with asyncio.TaskGroup() as group:
             answers = [group.create_task(self._send(batch)) for batch in sent]
         is_clean = True
@@ -121,7 +130,9 @@ class Lane:
         node, world = self.session.node, self.world
         records, identities = [], []
         base_sequence = self.next_sequence
-        for _ in range(node.random.randint(1, RECORDS_PER_BATCH_MAX)):
+        is_big = node.random.random() < BIG_BATCH_PROBABILITY
+        world.counters["big batches"] += is_big
+        for number in range(node.random.randint(1, RECORDS_PER_BATCH_MAX)):
             value = f"{self.producer}/{self.next_sequence}"
             identities.append(
                 world.history.invoke(
@@ -135,20 +146,37 @@ class Lane:
                     sequence=self.next_sequence,
                 )
             )
-            padding = " " * node.random.randint(0, PADDING_BYTES_MAX)
+            size = node.random.randint(0, PADDING_BYTES_MAX)
+            padding = " " * (BIG_PADDING_BYTES if is_big and number == 0 else size)
             records.append((self.producer.encode(), (value + padding).encode()))
             self.next_sequence += 1
         encoded = build_batch(
             records,
             timestamp_ms=node.clock.wall_ms(),
-            compression=node.random.choice(
-                (*_COMPRESSIONS, "zstd") if world.uses_zstd else _COMPRESSIONS
-            ),
+            compression=BIG_COMPRESSION
+            if is_big
+            else node.random.choice((*_COMPRESSIONS, "zstd") if world.uses_zstd else _COMPRESSIONS),
             producer_id=self.identity.number,
             producer_epoch=self.identity.epoch,
             base_sequence=base_sequence if self.is_idempotent else -1,
         )
         return Batch(base_sequence, bytes(encoded), len(records), identities)
+
+    async def _send_poison(self) -> None:
+        """It is refused, now and whenever the broker cannot look at it; a reader who meets it tells
+        the history of a value that nobody sent.
+        """
+        node = self.session.node
+        value = f"{self.producer}/poison-{self.next_sequence}".encode()
+        is_big = node.random.random() < 0.5
+        encoded = poisoned_batch(value, node.clock.wall_ms(), is_big=is_big)
+        answer = await self._send(Batch(-1, encoded, 2, []))
+        if answer is None:
+            return
+        self.world.counters["poisoned batches refused"] += 1
+        code = ErrorCode(answer.error_code)
+        if code is not ErrorCode.INVALID_RECORD and code not in RETRIABLE:
+            self.world.find("a poisoned batch is refused", f"{self.target}: {code.name}")
 
     async def _send(self, batch: Batch) -> PartitionProduceResponse | None:
         """The partition's answer; None when there was none."""

@@ -21,6 +21,7 @@ from broker.simulator.delivering import Application
 from broker.simulator.history import History
 from broker.simulator.loop import Process
 from broker.simulator.nemesis import Nemesis
+from broker.simulator.poison import opening_configs
 from broker.simulator.producing import Producer
 from broker.simulator.reading import EXPIRING_TOPIC, TRIMMED_TOPIC, Reader, read_all
 from broker.simulator.recycling import ANY_TIME, Recycler, create_topic
@@ -222,6 +223,7 @@ class Scenario:
             configs = {"segment.bytes": size, "index.interval.bytes": "512", **ANY_TIME}
             if self.random.random() < APPEND_TIME_PROBABILITY:
                 configs["message.timestamp.type"] = "LogAppendTime"
+            configs |= opening_configs(self.world, topic)
             if topic == EXPIRING_TOPIC:
                 configs |= {"segment.bytes": "2048", "retention.bytes": "6000"}
             await create_topic(self.world, session, topic, partitions, configs)

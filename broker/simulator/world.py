@@ -72,6 +72,7 @@ class World:
         self.log_lines: deque[str] = deque(maxlen=LOG_LINES_KEPT)
         self.is_healing = False
         self.is_over = False
+        self.full_topics: set[str] = set()
         self.uses_zstd = self.random_for("zstd").random() < 0.5
         self.wall = WallClock()
 
