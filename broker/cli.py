@@ -272,6 +272,7 @@ COMMANDS: Final = (
     Command("consume", "print a topic's records", _on_cluster("consume")),
     Command("cluster", "the cluster, its brokers, disks and protocol", _on_cluster("cluster")),
     Command("config", "settings of topics, brokers and groups", _on_cluster("config")),
+    Command("plan", "capacity sums: waiting, workers, partitions, disks", _on_cluster("plan")),
     Command("completion", "completion for bash, zsh or fish", _completion),
     Command("test", "every test; installs or names missing system packages", _test),
     Command("check", "lint, types, import direction, templates, tidy tests", _check),

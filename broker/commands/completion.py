@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from broker.commands.table import COMMON, Area, Argument, Command, Names
+from broker.commands.table import Area, Argument, Command, Names, common_arguments
 from broker.commands.tree import AREAS
 
 NAMES_TIMEOUT_MS: Final = 1_500
@@ -118,7 +118,7 @@ def _command(area: Area, before: Sequence[str]) -> tuple[Command | None, Sequenc
 
 
 def _arguments(command: Command, given: Sequence[str], current: str) -> list[Candidate]:
-    arguments = (*command.arguments, *COMMON)
+    arguments = (*command.arguments, *common_arguments(command))
     flags = {flag: each for each in arguments if not each.is_positional for flag in each.flags}
     waiting = flags.get(given[-1]) if given else None
     if waiting is not None and waiting.takes_value:

@@ -48,6 +48,8 @@ def _main(area_name: str, arguments: Sequence[str]) -> int:
         return WRONG_USAGE
     except SystemExit as leaving:  # --help
         return int(leaving.code or 0)
+    if command.is_offline:
+        options.bootstrap, options.timeout = BOOTSTRAP_DEFAULT, 1.0
     if not options.bootstrap:
         options.bootstrap = os.environ.get(BOOTSTRAP_VARIABLE) or BOOTSTRAP_DEFAULT
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn
 
 from broker.commands import text
-from broker.commands.table import COMMON, EXIT_CODES, Area, Argument, Command
+from broker.commands.table import EXIT_CODES, Area, Argument, Command, common_arguments
 from broker.commands.values import READERS
 
 WIDTH: Final = 96
@@ -74,7 +74,7 @@ def parser_of(command: Command) -> Parser:
     )
     _add_own(parser, command)
     common = parser.add_argument_group("everywhere")
-    for argument in COMMON:
+    for argument in common_arguments(command):
         _add(common, argument)
     return parser
 

@@ -43,7 +43,8 @@ async def run(command: Command, options: argparse.Namespace) -> int:
     cluster = Cluster(SystemNetwork(), clock, SystemIds(), settings)
     code = DONE
     try:
-        code = await _contact(cluster, terminal, options.bootstrap)
+        if not command.is_offline:
+            code = await _contact(cluster, terminal, options.bootstrap)
         if code == DONE:
             code = await _function(command)(Context(options, terminal, cluster))
     except (Refused, Declined, text.BadText) as error:

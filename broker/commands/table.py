@@ -53,7 +53,8 @@ class Example(NamedTuple):
 
 class Command(NamedTuple):
     """`words` follow `hermes`. `run` is "module:function" in this package: async, gets a Context,
-    returns the exit code. With `streams`, --json prints one object a line and no document.
+    returns the exit code. With `streams`, --json prints one object a line and no document; with
+    `is_offline` no cluster is asked.
     """
 
     words: tuple[str, ...]
@@ -63,6 +64,7 @@ class Command(NamedTuple):
     examples: tuple[Example, ...] = ()
     notes: str = ""
     streams: bool = False
+    is_offline: bool = False
 
     @property
     def name(self) -> str:
@@ -103,4 +105,9 @@ COMMON: Final = (
     ),
     Argument(("--json",), "print JSON in place of text", {"action": "store_true"}),
 )
-"""Arguments of every command."""
+"""Arguments of every command on a cluster."""
+
+
+def common_arguments(command: Command) -> tuple[Argument, ...]:
+    """Of `command`: what says how to reach a cluster is not for one that asks none."""
+    return COMMON[-1:] if command.is_offline else COMMON

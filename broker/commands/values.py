@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from broker.commands import quantities
 from broker.commands.text import TIME_FORMS, BadText, read_span, read_time
 from broker.model import INT32_MAX, INT64_MAX
 
@@ -195,6 +196,13 @@ READERS: Final[dict[str, Callable[[str], Any]]] = {
     "span": read_span_ms,
     "escaped": read_escaped,
     "separator": read_separator,
+    "rate": quantities.read_rate,
+    "positive-rate": quantities.read_positive_rate,
+    "size": quantities.read_size,
+    "bandwidth": quantities.read_bandwidth,
+    "share": quantities.read_share,
+    "factor": quantities.read_factor,
+    "span-s": quantities.read_span_s,
 }
 """By the name that an Argument's `type` has."""
 

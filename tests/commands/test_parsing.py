@@ -12,7 +12,7 @@ import pytest
 
 from broker.cli import COMMANDS
 from broker.commands.parsing import command_for, parse, parser_of
-from broker.commands.table import COMMON, Command
+from broker.commands.table import Command, common_arguments
 from broker.commands.text import (
     BadText,
     clean,
@@ -49,7 +49,7 @@ def test_a_row_is_complete(command: Command) -> None:
     assert inspect.iscoroutinefunction(function)
     assert command.examples
     help_text = parser_of(command).format_help()
-    for argument in (*command.arguments, *COMMON):
+    for argument in (*command.arguments, *common_arguments(command)):
         assert argument.help
         choices = argument.options.get("choices", ("",))
         shown = argument.options.get("metavar", f"{{{','.join(map(str, choices))}}}")
