@@ -180,6 +180,8 @@ def test_batches_stay_in_order_whatever_waits_for_the_worker(
         assert [answer.error_code for answer in answers] == [0] * len(markers)
         offsets = [answer.base_offset for answer in answers]
         assert offsets == sorted(offsets)
+    else:
+        wait_until(lambda: len(stored(client, topic)) == len(markers))
     assert stored(client, topic) == markers
     assert opened(broker, "worker") > before
 
@@ -237,6 +239,7 @@ def test_acks_0_with_a_bad_big_batch_closes_the_connection_and_stores_nothing_af
         other.send_batch(topic, batch_of([(None, b"v")] * BIG_COUNT), acks=0)
         other.send_batch(topic, small(b"after"), acks=0)
         assert other.is_closed_within(20)
+    wait_until(lambda: bool(stored(client, topic)))
     assert stored(client, topic) == [b"before"]
 
 
