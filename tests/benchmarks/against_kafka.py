@@ -38,10 +38,20 @@ from broker.bench.compare import (
 from broker.bench.measure import has_failed
 from broker.bench.ratios import PAIRS_MIN, Pair, judge
 from broker.bench.running import Options
-from broker.bench.sample import HISTORY, PRODUCE_SHAPES, Sample, caught_up, produced
+from broker.bench.sample import (
+    HISTORY,
+    PING_PONG,
+    PIPELINED,
+    PRODUCE_SHAPES,
+    Sample,
+    caught_up,
+    paced,
+    produced,
+)
 from broker.bench.scenarios import SCENARIOS
 from broker.bench.starting import first_record_s
 from broker.bench.target import OwnBroker, Target
+from broker.bench.unseen import LATENCY_RATE
 from tests.benchmarks.kafka_peer import FLUSHED, kafka_node, versions
 from tests.benchmarks.page import page
 from tests.benchmarks.sections import ALONE, SECTIONS, START, Section
@@ -50,7 +60,7 @@ ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / ".hermes" / "benchmarks"
 PAGE = ROOT / "docs" / "benchmarks.md"
 SECONDS = 2.5
-WARM_UP_S = 8.0
+WARM_UP_S = 40.0
 START_ROW = "start/start"
 COMMAND = "python -m tests.benchmarks.against_kafka"
 
@@ -90,10 +100,14 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def run_all(values: argparse.Namespace) -> bool:
     """Everything that is asked for; whether all of it is ok."""
     is_ok = True
-    for section in SECTIONS:
-        wanted = [row for row in section.rows if is_wanted(values, f"{section.name}/{row}")]
-        if wanted:
-            is_ok = run_section(section._replace(rows=tuple(wanted)), values) and is_ok
+    for is_flushed in (False, True):
+        sections = [
+            section._replace(rows=rows)
+            for section in SECTIONS
+            if section.is_peer_flushed is is_flushed and (rows := wanted_rows(section, values))
+        ]
+        if sections:
+            is_ok = run_sections(sections, is_flushed, values) and is_ok
     if is_wanted(values, START_ROW):
         is_ok = keep(values, START_ROW, run_start(values.pairs)) and is_ok
     for name in ALONE:
@@ -102,39 +116,50 @@ def run_all(values: argparse.Namespace) -> bool:
     return is_ok
 
 
+def wanted_rows(section: Section, values: argparse.Namespace) -> tuple[str, ...]:
+    return tuple(row for row in section.rows if is_wanted(values, f"{section.name}/{row}"))
+
+
 def is_wanted(values: argparse.Namespace, name: str) -> bool:
     """Named, itself or by its section, or nothing is; and without a result, unless --again."""
     is_named = not values.only or name in values.only or name.partition("/")[0] in values.only
     return is_named and (values.again or not result_file(values.results, name).exists())
 
 
-def run_section(section: Section, values: argparse.Namespace) -> bool:
-    """All rows on one pair of brokers."""
-    print(f"— {section.title}", flush=True)
+def run_sections(
+    sections: Sequence[Section], is_peer_flushed: bool, values: argparse.Namespace
+) -> bool:
+    """All rows of some sections on one pair of brokers; `idle` comes before any load."""
     options = Options(values.seconds, 6, 1024, "all")
-    ours = options._replace(durability=section.durability, validation=section.validation)
-    is_ok = True
+    is_ok, is_warm = True, False
     with ExitStack() as stack:
-        kafka = stack.enter_context(kafka_node(FLUSHED if section.is_peer_flushed else None))
+        kafka = stack.enter_context(kafka_node(FLUSHED if is_peer_flushed else None))
         own = stack.enter_context(OwnBroker(values.directory))
         stack.enter_context(on_same_cores(own, kafka.target))
-        sides = Sides(own, kafka.target, ours, options)
-        is_warm = False
-        for contest in section.contests():
-            if contest.name != "idle" and not is_warm:
-                warm_up(kafka.target, options, values.warm_up)
-                is_warm = True
-            row = compare(contest, sides, values.pairs, lambda line: print(f"  {line}", flush=True))
-            is_ok = keep(values, f"{section.name}/{contest.name}", row) and is_ok
+        for section in sections:
+            print(f"— {section.title}", flush=True)
+            ours = options._replace(durability=section.durability, validation=section.validation)
+            sides = Sides(own, kafka.target, ours, options)
+            for contest in section.contests():
+                if contest.name != "idle" and not is_warm:
+                    warm_up(kafka.target, options, values.warm_up)
+                    is_warm = True
+                row = compare(contest, sides, values.pairs, said)
+                is_ok = keep(values, f"{section.name}/{contest.name}", row) and is_ok
     return is_ok
+
+
+def said(line: str) -> None:
+    print(f"  {line}", flush=True)
 
 
 def warm_up(target: Target, options: Options, seconds: float) -> None:
     """Until Java has compiled what the rows run."""
-    third = options._replace(seconds=seconds / 3)
-    produced(target, third, PRODUCE_SHAPES[0])
-    produced(target, third, PRODUCE_SHAPES[3])
-    caught_up(target, third, HISTORY)
+    short = options._replace(seconds=seconds / 6)
+    for shape in (PRODUCE_SHAPES[0], PRODUCE_SHAPES[3], PIPELINED, PING_PONG):
+        produced(target, short, shape)
+    caught_up(target, short, HISTORY)
+    paced(target, short, LATENCY_RATE)
 
 
 def run_start(pair_count: int) -> Compared:
