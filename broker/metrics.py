@@ -140,8 +140,8 @@ class Metrics:
     )
     fetch_read_bytes_total: Counter = counter(
         "hermes_fetch_read_bytes_total",
-        "Bytes of the reads that hermes_fetch_reads_total counts. What the system read ahead "
-        "counts as page_cache.",
+        "Bytes of the reads that hermes_fetch_reads_total counts. What the system has read ahead "
+        "by then counts as page_cache.",
         ("source",),
     )
     duplicate_batches_total: Counter = counter(
@@ -349,6 +349,12 @@ class Metrics:
     )
     process_cpu_seconds_total: Counter = counter(
         "hermes_process_cpu_seconds_total", "Processor time of the broker process.", computed=True
+    )
+    process_device_read_bytes_total: Counter = counter(
+        "hermes_process_device_read_bytes_total",
+        "Bytes that the system read from the device for the broker, read-ahead included; beside "
+        "hermes_fetch_read_bytes_total it tells the page cache's hit ratio.",
+        computed=True,
     )
     uptime_seconds: Gauge = gauge(
         "hermes_uptime_seconds", "Time since the broker started.", computed=True

@@ -30,12 +30,6 @@ def descriptor_count(pid: int) -> int:
     return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
 
 
-def bytes_read(pid: int) -> int:
-    """What the process had the device read for it so far, read-ahead included."""
-    lines = Path(f"/proc/{pid}/io").read_text(encoding="utf-8").splitlines()
-    return int(next(line for line in lines if line.startswith("read_bytes:")).split()[1])
-
-
 def listener(port: int) -> int | None:
     """The process of this machine that listens on a TCP port; None when there is none, or when it
     is another user's.

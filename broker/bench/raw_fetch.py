@@ -2,7 +2,8 @@
 is dropped in the kernel (MSG_TRUNC), so that the broker is the limit.
 
 Batches come back as they were sent, so their number, and with it the next offset, follows from the
-bytes. One connection a partition; the history is read again and again until the time is over.
+bytes. One connection a partition, or with `is_one_consumer` one fetch at a time, as one consumer
+does; the history is read again and again until the time is over.
 """
 
 from __future__ import annotations
@@ -90,18 +91,24 @@ def catch_up(job: Mapping[str, Any]) -> dict[str, Any]:
     rounds_max = job.get("rounds")
     began_s, began_cpu = time.monotonic(), cpu_s()
     end_s = began_s + job["seconds"]
+    is_alone = job.get("is_one_consumer", False)
     asked = list(readers)
-    for reader in asked:
-        reader.ask()
+    if not is_alone:
+        for reader in asked:
+            reader.ask()
     while asked:
         is_over = time.monotonic() >= end_s
         waiting, asked = asked, []
         for reader in waiting:
+            if is_alone:
+                reader.ask()
             reader.receive()
             is_read = rounds_max is not None and reader.rounds >= rounds_max
-            if not (is_over or is_read):
+            if is_over or is_read:
+                continue
+            if not is_alone:
                 reader.ask()
-                asked.append(reader)
+            asked.append(reader)
     return _result(readers, began_s, began_cpu)
 
 

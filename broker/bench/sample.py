@@ -80,7 +80,7 @@ def topic_of(target: Target, options: Options, partitions: int, **settings: str)
     more = {key.replace("_", "."): value for key, value in settings.items()}
     target.create_topic(name, partitions, {**options.topic_settings(target), **more})
     yield name
-    target.delete_topic(name)
+    target.delete_topic(name, partitions)
 
 
 def check_count(target: Target, topic: str, partitions: int, acknowledged: int) -> None:

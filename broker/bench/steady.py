@@ -63,7 +63,7 @@ def hold_100(target: Target, options: Options) -> Row:
     """100,000 records a second into 100 partitions."""
     fsynced = options._replace(durability=options.durability or "fsync")
     return _steady(
-        target, fsynced, "hold-100", rate=HOLD_RATE, partitions=100, tick_ms=5, p99_ms=HOLD_P99_MS
+        target, fsynced, "hold-100", rate=HOLD_RATE, partitions=100, tick_ms=10, p99_ms=HOLD_P99_MS
     )
 
 

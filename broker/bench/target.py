@@ -24,6 +24,8 @@ from broker.bench.processes import Usage, family_usage, listener
 
 START_S_MAX: Final = 60.0
 TOPIC_S_MAX: Final = 15.0
+MANY_PARTITIONS: Final = 100
+PARTITION_S_MAX: Final = 0.05
 LOG_LINES: Final = 15
 LOOP_LAG: Final = "hermes_loop_lag_seconds"
 
@@ -77,8 +79,10 @@ class Target:
         """Returns when every partition has a leader. Raises BenchFault."""
         admin = self._admin()  # kept while its answers are awaited: they end with it
         topic = NewTopic(name, partitions, 1, config=dict(settings or {}))
-        self._wait_for(name, admin.create_topics([topic]))
-        deadline_s = time.monotonic() + TOPIC_S_MAX
+        seconds = _patience_s(partitions)
+        futures = admin.create_topics([topic], operation_timeout=seconds, request_timeout=seconds)
+        self._wait_for(name, futures, seconds)
+        deadline_s = time.monotonic() + seconds
         while True:
             try:
                 self.end_offsets(name, partitions)
@@ -89,10 +93,12 @@ class Target:
             else:
                 return
 
-    def delete_topic(self, name: str) -> None:
+    def delete_topic(self, name: str, partitions: int = 1) -> None:
         """Raises BenchFault."""
         admin = self._admin()
-        self._wait_for(name, admin.delete_topics([name]))
+        seconds = _patience_s(partitions)
+        futures = admin.delete_topics([name], operation_timeout=seconds, request_timeout=seconds)
+        self._wait_for(name, futures, seconds)
 
     def end_offsets(self, topic: str, partitions: int) -> list[int]:
         """The offset behind the last record of each partition. Raises BenchFault."""
@@ -120,12 +126,12 @@ class Target:
     def _admin(self) -> AdminClient:
         return AdminClient(self._settings_of_clients())
 
-    def _wait_for(self, topic: str, futures: Mapping[str, Any]) -> None:
+    def _wait_for(self, topic: str, futures: Mapping[str, Any], seconds: float) -> None:
         try:
             for future in futures.values():
-                future.result(timeout=TOPIC_S_MAX)
+                future.result(timeout=seconds)
         except (KafkaException, TimeoutError) as error:
-            reason = str(error) or f"no answer within {TOPIC_S_MAX:g} s"
+            reason = str(error) or f"no answer within {seconds:g} s"
             msg = f"topic {topic} cannot be created or deleted at {self.bootstrap}: {reason}"
             raise BenchFault(msg) from error
 
@@ -136,6 +142,11 @@ def running_target(bootstrap: str, *, is_ours: bool) -> Target:
     if not port.isdigit():
         raise BenchFault(f"{bootstrap} is no HOST:PORT")
     return Target(bootstrap, None, listener(int(port)), is_ours=is_ours)
+
+
+def _patience_s(partitions: int) -> float:
+    """How long a topic of so many partitions may take to come or go."""
+    return TOPIC_S_MAX + max(0, partitions - MANY_PARTITIONS) * PARTITION_S_MAX
 
 
 class OwnBroker(Target):

@@ -1,4 +1,4 @@
-"""What the system says about this process: memory and processor time."""
+"""What the system says about this process: memory, processor time, reads of the device."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 _STATM: Final = Path("/proc/self/statm")
+_IO: Final = Path("/proc/self/io")
 _PAGE_BYTES: Final = resource.getpagesize()
 
 
@@ -25,3 +26,14 @@ def cpu_seconds() -> float:
     """User and system time of all threads since the start."""
     times = os.times()
     return times.user + times.system
+
+
+def device_read_bytes() -> int | None:
+    """What the device was read for on behalf of this process, read-ahead included (proc(5),
+    read_bytes); None where the system does not tell.
+    """
+    try:
+        lines = _IO.read_text().splitlines()
+        return int(next(line for line in lines if line.startswith("read_bytes:")).split()[1])
+    except (OSError, StopIteration, IndexError, ValueError):
+        return None

@@ -17,7 +17,7 @@ from broker.log.open_segments import measure
 from broker.metrics import QUANTILES, percentile
 from broker.ports import DiskFault
 from broker.runtime.descriptors import descriptor_limit, open_descriptor_count
-from broker.runtime.process_stats import cpu_seconds, resident_bytes
+from broker.runtime.process_stats import cpu_seconds, device_read_bytes, resident_bytes
 from broker.server.lag import is_current
 
 if TYPE_CHECKING:
@@ -202,6 +202,12 @@ async def _cpu(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
     yield (), cpu_seconds()
 
 
+async def _device_reads(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
+    size = device_read_bytes()
+    if size is not None:
+        yield (), size
+
+
 async def _uptime(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
     yield (), (broker.clock.monotonic_ms() - broker.started_ms) / 1000
 
@@ -256,6 +262,7 @@ COMPUTED: Final[dict[str, Source]] = {
     "hermes_disk_low_mark_bytes": _disk_mark,
     "hermes_process_resident_memory_bytes": _resident_memory,
     "hermes_process_cpu_seconds_total": _cpu,
+    "hermes_process_device_read_bytes_total": _device_reads,
     "hermes_uptime_seconds": _uptime,
     "hermes_ready": _ready,
     "hermes_node_info": _node_info,
