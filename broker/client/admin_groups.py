@@ -373,12 +373,19 @@ async def offsets_at(
 
 
 async def offsets_where_known(
-    cluster: Cluster, wanted: Mapping[TopicPartition, int], *, isolation_level: int = 0
+    cluster: Cluster,
+    wanted: Mapping[TopicPartition, int],
+    *,
+    isolation_level: int = 0,
+    is_whole_log: bool = False,
 ) -> dict[TopicPartition, OffsetAtTime]:
     """As `offsets_at`; partitions that are refused (deleted meanwhile, without a leader) are left
-    out.
+    out. `is_whole_log`: also what a delivery window hides.
     """
     found, _refused = await cluster.call(
-        lambda: ask_offsets(cluster, wanted, isolation_level=isolation_level), what="find offsets"
+        lambda: ask_offsets(
+            cluster, wanted, isolation_level=isolation_level, is_whole_log=is_whole_log
+        ),
+        what="find offsets",
     )
     return found

@@ -63,6 +63,7 @@ from broker.client.reading import (
     Fetched,
     PartitionReader,
 )
+from broker.client.windows import WindowCounts, count_window, has_window
 from broker.model import TopicPartition
 from broker.records.iterate import Record
 from broker.runtime.guarded import Permit
@@ -116,6 +117,8 @@ __all__ = [
     "TopicPartition",
     "TopicView",
     "Unsupported",
+    "WindowCounts",
+    "has_window",
     "murmur2_partition",
 ]
 
@@ -393,17 +396,25 @@ class BlockingClient:
         wanted: Mapping[TopicPartition, int],
         *,
         isolation_level: int = READ_UNCOMMITTED,
+        is_whole_log: bool = False,
     ) -> dict[TopicPartition, OffsetAtTime]:
         """Per partition the offset at a timestamp (ms), or at EARLIEST, LATEST (the last stable
         offset with READ_COMMITTED), NEWEST_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED.
 
-        Partitions that do not exist (any more) are left out.
+        Partitions that do not exist (any more) are left out. `is_whole_log` also looks at what a
+        delivery window hides from consumers.
         """
         return self.run(
             lambda cluster: admin_groups.offsets_where_known(
-                cluster, wanted, isolation_level=isolation_level
+                cluster, wanted, isolation_level=isolation_level, is_whole_log=is_whole_log
             )
         )
+
+    def count_window(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, WindowCounts]:
+        """Expired, visible and delayed records of partitions of topics with a delivery window."""
+        return self.run(lambda cluster: count_window(cluster, partitions))
 
     def produce(
         self,

@@ -43,6 +43,9 @@ EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 """The last offset in remote storage (KIP-1005), -1 without one; ListOffsets 9."""
 
+_CONSUMER: Final = -1
+_DEBUGGING_CONSUMER: Final = -2
+"""Replica ids that are none; Kafka's `ListOffsetsRequest.DEBUGGING_REPLICA_ID`."""
 _MANY_GROUPS_FROM: Final = 8
 _COORDINATOR_ERRORS: Final = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE}
@@ -82,9 +85,15 @@ async def list_offsets(
 
 
 async def ask_offsets(
-    cluster: Cluster, wanted: Mapping[TopicPartition, int], *, isolation_level: int = 0
+    cluster: Cluster,
+    wanted: Mapping[TopicPartition, int],
+    *,
+    isolation_level: int = 0,
+    is_whole_log: bool = False,
 ) -> tuple[dict[TopicPartition, OffsetAtTime], dict[TopicPartition, BrokerRefusal]]:
-    """As `list_offsets`: (what was found, what was refused)."""
+    """As `list_offsets`: (what was found, what was refused). `is_whole_log` asks as Kafka's
+    debugging consumer: where a topic has a delivery window, also beyond it.
+    """
     found: dict[TopicPartition, OffsetAtTime] = {}
     refused: dict[TopicPartition, BrokerRefusal] = {}
     by_leader: dict[int, dict[str, ListOffsetsTopic]] = {}
@@ -104,7 +113,9 @@ async def ask_offsets(
         )
     for leader, topics in by_leader.items():
         request = ListOffsetsRequest(
-            replica_id=-1, isolation_level=isolation_level, topics=list(topics.values())
+            replica_id=_DEBUGGING_CONSUMER if is_whole_log else _CONSUMER,
+            isolation_level=isolation_level,
+            topics=list(topics.values()),
         )
         answer: ListOffsetsResponse = await cluster.request(leader, api.LIST_OFFSETS, request)
         for answered in answer.topics:

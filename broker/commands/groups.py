@@ -8,7 +8,7 @@ from typing import NamedTuple
 from broker.client import admin_groups
 from broker.client.admin_groups import GroupDescription, GroupMember
 from broker.client.failure import BrokerRefusal
-from broker.client.offsets import LATEST, CommittedOffset
+from broker.client.offsets import EARLIEST, LATEST, CommittedOffset
 from broker.commands import text
 from broker.commands.context import Context, matching
 from broker.commands.terminal import int64
@@ -64,27 +64,39 @@ async def _lags(context: Context, group_ids: list[str]) -> dict[str, int | None]
     """Per group the records that are left to read where it has commits; None without any."""
     committed = await admin_groups.committed_offsets(context.cluster, group_ids)
     commits = {group_id: found for group_id, found in committed.items() if isinstance(found, dict)}
-    ends = await _ends(context, {where for found in commits.values() for where in found})
+    wanted = {where for found in commits.values() for where in found}
+    starts, ends = await _starts_and_ends(context, wanted)
     lags: dict[str, int | None] = {}
     for group_id, found in commits.items():
-        known = [lag_of(commit.offset, ends.get(where)) for where, commit in found.items()]
+        known = [
+            lag_of(commit.offset, ends.get(where), starts.get(where, 0))
+            for where, commit in found.items()
+        ]
         counted = [lag for lag in known if lag is not None]
         lags[group_id] = sum(counted) if counted else None
     return lags
 
 
-async def _ends(
+async def _starts_and_ends(
     context: Context, partitions: Iterable[TopicPartition]
-) -> dict[TopicPartition, int]:
-    found = await admin_groups.offsets_where_known(
-        context.cluster, dict.fromkeys(partitions, LATEST)
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """Where consumers begin and end to read, of each partition that answers."""
+    wanted = list(partitions)
+    ends, starts = [
+        await admin_groups.offsets_where_known(context.cluster, dict.fromkeys(wanted, place))
+        for place in (LATEST, EARLIEST)
+    ]
+    return (
+        {where: row.offset for where, row in starts.items()},
+        {where: row.offset for where, row in ends.items()},
     )
-    return {where: row.offset for where, row in found.items()}
 
 
-def lag_of(committed: int | None, end: int | None) -> int | None:
-    """Records left to read, never negative: the end is asked after the commit. None is unknown."""
-    return None if committed is None or end is None else max(0, end - committed)
+def lag_of(committed: int | None, end: int | None, start: int = 0) -> int | None:
+    """Records left to read, never negative: the end is asked after the commit. What is gone below
+    `start`, deleted or expired, needs no reading. None is unknown.
+    """
+    return None if committed is None or end is None else max(0, end - max(committed, start))
 
 
 async def describe_groups(context: Context) -> int:
@@ -119,13 +131,15 @@ async def rows_of(context: Context, group: GroupDescription, commits: Commits) -
     """The partitions that the group has commits or members for, sorted."""
     owners = {where: member for member in group.members for where in member.assignment}
     partitions = sorted(set(commits) | set(owners))
-    ends = await _ends(context, partitions)
+    starts, ends = await _starts_and_ends(context, partitions)
     rows = []
     for where in partitions:
         commit = commits.get(where)
         offset = None if commit is None else commit.offset
         end = ends.get(where)
-        rows.append(Row(where, offset, end, lag_of(offset, end), owners.get(where)))
+        rows.append(
+            Row(where, offset, end, lag_of(offset, end, starts.get(where, 0)), owners.get(where))
+        )
     return rows
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from broker.client import admin, admin_configs, admin_partitions
 from broker.client.admin_configs import ConfigEntry, ConfigResource, ResourceKind
 from broker.client.cluster import PartitionView, TopicView
 from broker.client.failure import BrokerRefusal, ClientError
+from broker.client.windows import WindowCounts, count_window, has_window
 from broker.commands import text
 from broker.commands.context import Context, matching
 from broker.commands.terminal import int64
@@ -22,6 +24,8 @@ class Sizes(NamedTuple):
     start: int | None
     end: int | None
     size_bytes: int | None
+    window: WindowCounts | None = None
+    """None where no delivery window hides anything."""
 
 
 async def list_topics(context: Context) -> int:
@@ -57,10 +61,10 @@ async def describe_topics(context: Context) -> int:
     names = list(dict.fromkeys(context.options.topic))
     found = await admin.describe_topics(context.cluster, names)
     views = {name: view for name, view in found.items() if not isinstance(view, BrokerRefusal)}
-    sizes = await _sizes(context, list(views.values()))
     configs = await admin_configs.describe_configs(
         context.cluster, [ConfigResource(ResourceKind.TOPIC, name) for name in views]
     )
+    sizes = await _sizes(context, list(views.values()), _windowed(configs))
     is_first = True
     for name, view in found.items():
         if isinstance(view, BrokerRefusal):
@@ -78,7 +82,21 @@ async def describe_topics(context: Context) -> int:
     return 0
 
 
-async def _sizes(context: Context, views: list[TopicView]) -> dict[TopicPartition, Sizes]:
+def _windowed(
+    configs: Mapping[ConfigResource, Mapping[str, ConfigEntry] | BrokerRefusal],
+) -> set[str]:
+    """The topics with a delivery window."""
+    return {
+        resource.name
+        for resource, entries in configs.items()
+        if not isinstance(entries, BrokerRefusal)
+        and has_window({name: entry.value for name, entry in entries.items()})
+    }
+
+
+async def _sizes(
+    context: Context, views: list[TopicView], windowed: set[str]
+) -> dict[TopicPartition, Sizes]:
     """Per partition of these topics what could be found out."""
     partitions = [
         TopicPartition(view.name, row.partition) for view in views for row in view.partitions
@@ -96,10 +114,13 @@ async def _sizes(context: Context, views: list[TopicView]) -> dict[TopicPartitio
         for directory in found if isinstance(found, list) else ():
             for where, replica in directory.replicas.items():
                 stored[where] = max(stored.get(where, 0), replica.size_bytes)
+    hidden = [where for where in partitions if where.topic in windowed]
+    counts = await count_window(context.cluster, hidden) if hidden else {}
     starts = {where: start for where, (start, _) in bounds.items()}
     ends = {where: end for where, (_, end) in bounds.items()}
     return {
-        where: Sizes(starts.get(where), ends.get(where), stored.get(where)) for where in partitions
+        where: Sizes(starts.get(where), ends.get(where), stored.get(where), counts.get(where))
+        for where in partitions
     }
 
 
@@ -126,19 +147,29 @@ def _show(
     terminal.line(f"partitions  {len(view.partitions)}")
     terminal.line(f"replicas    {replicas_of(view)}")
     terminal.line(f"records     {records:,}")
+    windows = [known.window for _, known in rows if known.window is not None]
+    if windows:
+        terminal.line(f"delayed     {sum(each.delayed for each in windows):,} (not due yet)")
+        terminal.line(f"expired     {sum(each.expired for each in windows):,} (still stored)")
     terminal.line(f"size        {text.size(total)} (each partition once)")
     terminal.line(f"state       {state_of(view)}")
     for entry in set_here:
         terminal.line(f"set         {entry.name}={text.clean(entry.value or '')}")
     terminal.line()
+    heading = ("PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN SYNC", "START", "END")
+    hidden = ("EXPIRED", "VISIBLE", "DELAYED") if windows else ("RECORDS",)
     terminal.table(
-        ("PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN SYNC", "START", "END", "RECORDS", "SIZE"),
-        [_partition_row(row, known) for row, known in rows],
+        (*heading, *hidden, "SIZE"),
+        [_partition_row(row, known, is_windowed=bool(windows)) for row, known in rows],
     )
 
 
-def _partition_row(row: PartitionView, known: Sizes) -> tuple[object, ...]:
+def _partition_row(row: PartitionView, known: Sizes, *, is_windowed: bool) -> tuple[object, ...]:
     is_known = known.start is not None and known.end is not None
+    counts: tuple[int | None, ...]
+    counts = ((known.end or 0) - (known.start or 0) if is_known else None,)
+    if is_windowed:
+        counts = known.window or (None, None, None)
     return (
         row.partition,
         row.leader if row.leader >= 0 else "none",
@@ -147,7 +178,7 @@ def _partition_row(row: PartitionView, known: Sizes) -> tuple[object, ...]:
         _ids(row.in_sync_replicas),
         known.start,
         known.end,
-        (known.end or 0) - (known.start or 0) if is_known else None,
+        *counts,
         None if known.size_bytes is None else text.size(known.size_bytes),
     )
 
@@ -162,7 +193,15 @@ def _partition_item(row: PartitionView, known: Sizes) -> dict[str, object]:
         "start_offset": int64(known.start),
         "end_offset": int64(known.end),
         "size_bytes": int64(known.size_bytes),
+        **_window_item(known.window),
     }
+
+
+def _window_item(window: WindowCounts | None) -> dict[str, object]:
+    """Nothing for a topic without a delivery window."""
+    if window is None:
+        return {}
+    return {f"{name}_records": int64(count) for name, count in window._asdict().items()}
 
 
 def _ids(numbers: tuple[int, ...]) -> str:

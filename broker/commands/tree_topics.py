@@ -46,7 +46,8 @@ _DESCRIBE: Final = Command(
     (_TOPICS,),
     (Example("hermes topics describe orders", "one topic"),),
     "RECORDS is end minus start: an upper bound where records were compacted away or belong to\n"
-    "transactions.",
+    "transactions. A topic with a delivery window (delivery.delay.ms, delivery.ttl.ms) shows what\n"
+    "consumers see: START, END and VISIBLE; DELAYED is not due yet, EXPIRED is still stored.",
 )
 _CREATE: Final = Command(
     ("topics", "create"),

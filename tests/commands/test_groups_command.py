@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.client.blocking import BlockingClient, CommittedOffset, TopicPartition
+from broker.client.blocking import EARLIEST, BlockingClient, CommittedOffset, TopicPartition
 from broker.client.cluster import Cluster
 from broker.client.consumer import Consumer
 from broker.commands.groups_reset import read_plan
@@ -54,6 +54,26 @@ def commits(client: BlockingClient, group: str) -> dict[int, int]:
     assert isinstance(found, dict)
     offsets: dict[TopicPartition, CommittedOffset] = found
     return {where.partition: row.offset for where, row in offsets.items()}
+
+
+def test_lag_counts_what_consumers_see(run: Run, client: BlockingClient, topic: str) -> None:
+    """Of a topic with a delivery window: not what is expired, nor what is not due."""
+    if "delivery.delay.ms" not in client.topic_configs([topic])[topic]:
+        return  # Apache Kafka has no such setting
+    client.alter_topic_config(
+        topic, {"message.timestamp.type": "LogAppendTime", "delivery.ttl.ms": "1500"}
+    )
+    where = TopicPartition(topic, 0)
+    for _ in range(4):
+        client.produce(topic, b"old", partition=0)
+    client.set_committed_offsets(topic, {where: 1})
+    eventually(lambda: client.offsets({where: EARLIEST})[where].offset == 4)
+    assert run("groups", "list", topic, "--lag", "--json").item["lag"] == "0"
+    client.alter_topic_config(topic, {"delivery.ttl.ms": "7200000", "delivery.delay.ms": "3600000"})
+    client.produce(topic, b"new", partition=0)
+    item = run("groups", "describe", topic, "--json").item
+    assert item["lag"] == "3"
+    assert [row["end_offset"] for row in item["partitions"]] == ["4"]
 
 
 def test_a_group_is_created_described_listed_and_deleted(

@@ -7,6 +7,8 @@ import pytest
 from broker.client.blocking import EARLIEST, BlockingClient, TopicPartition
 from tests.commands.conftest import Run, eventually
 
+COUNTS = ("expired", "visible", "delayed")
+
 
 def test_a_topic_is_created_listed_described_and_deleted(
     run: Run, client: BlockingClient, name: str
@@ -60,6 +62,44 @@ def test_an_unknown_topic_gets_the_nearest_name(run: Run, topic: str) -> None:
         refused = run("topics", *words)
         assert refused.code == 1
         assert f"there is no topic '{wrong}'. Did you mean '{topic}'" in refused.err
+
+
+def knows_windows(client: BlockingClient, topic: str) -> bool:
+    """Apache Kafka has no such settings."""
+    return "delivery.delay.ms" in client.topic_configs([topic])[topic]
+
+
+def test_a_topic_with_a_delivery_window_shows_what_is_hidden(
+    run: Run, client: BlockingClient, topic: str
+) -> None:
+    settings = {"message.timestamp.type": "LogAppendTime", "delivery.ttl.ms": "1500"}
+    if not knows_windows(client, topic):
+        assert "EXPIRED" not in run("topics", "describe", topic).out
+        return
+    client.alter_topic_config(topic, settings)
+    where = TopicPartition(topic, 0)
+    for value in (b"a", b"b", b"c"):
+        client.produce(topic, value, partition=0)
+    eventually(lambda: client.offsets({where: EARLIEST})[where].offset == 3)
+    first, second = run("topics", "describe", topic, "--json").item["partitions"]
+    assert [first[f"{name}_records"] for name in COUNTS] == ["3", "0", "0"]
+    assert [second[f"{name}_records"] for name in COUNTS] == ["0", "0", "0"]
+    assert (first["start_offset"], first["end_offset"]) == ("3", "3")
+    client.alter_topic_config(topic, {"delivery.ttl.ms": "7200000", "delivery.delay.ms": "3600000"})
+    client.produce(topic, b"d", partition=0)
+    first, _ = run("topics", "describe", topic, "--json").item["partitions"]
+    assert [first[f"{name}_records"] for name in COUNTS] == ["0", "3", "1"]
+    shown = run("topics", "describe", topic).out
+    assert "delayed     1 (not due yet)" in shown
+    assert "expired     0 (still stored)" in shown
+    heading = next(line for line in shown.splitlines() if line.startswith("PARTITION"))
+    assert heading.split()[-4:] == ["EXPIRED", "VISIBLE", "DELAYED", "SIZE"]
+
+
+def test_a_topic_without_a_window_shows_no_such_columns(run: Run, topic: str) -> None:
+    item = run("topics", "describe", topic, "--json").item
+    assert "delayed_records" not in item["partitions"][0]
+    assert "DELAYED" not in run("topics", "describe", topic).out
 
 
 def test_of_several_topics_the_others_are_described(run: Run, topic: str) -> None:
