@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from rest_framework import serializers
 
-from broker.client.blocking import BrokerRefusal
+from broker.client.blocking import BrokerRefusal, WindowCounts
 from hermes_console.operations.configs import Change, Setting
 from hermes_console.operations.topics import BROKER_DECIDES, PARTITIONS_MAX
 from hermes_console.operations.topics_catalogue import Show, TopicEntry
@@ -64,6 +64,14 @@ class TopicPageSerializer(serializers.Serializer[Any]):
     next_cursor = serializers.CharField(allow_null=True)
 
 
+class WindowSerializer(serializers.Serializer[Any]):
+    """Messages of a topic with a delivery window (delivery.delay.ms, delivery.ttl.ms)."""
+
+    expired = serializers.CharField(help_text="Still on disk, no longer delivered.")
+    visible = serializers.CharField(help_text="Between start and end, as consumers see them.")
+    delayed = serializers.CharField(help_text="Not due yet.")
+
+
 class PartitionSerializer(serializers.Serializer[Any]):
     """One partition; offsets are [start, end)."""
 
@@ -74,6 +82,7 @@ class PartitionSerializer(serializers.Serializer[Any]):
     start_offset = serializers.CharField(allow_null=True)
     end_offset = serializers.CharField(allow_null=True)
     size_bytes = serializers.CharField(allow_null=True)
+    delivery_window = WindowSerializer(allow_null=True)
 
 
 class TopicSerializer(serializers.Serializer[Any]):
@@ -90,6 +99,9 @@ class TopicSerializer(serializers.Serializer[Any]):
     )
     is_message_count_estimated = serializers.BooleanField()
     size_bytes = serializers.CharField(allow_null=True)
+    delivery_window = WindowSerializer(
+        allow_null=True, help_text="Null: the topic has none, or a partition does not answer."
+    )
     last_write_ms = serializers.CharField(allow_null=True, help_text="Null: no message is kept.")
     messages_in_per_second = serializers.FloatField(allow_null=True)
     partitions = PartitionSerializer(many=True)
@@ -267,12 +279,19 @@ def topic_json(cluster: str, topic: Topic, readers: Iterable[Reader]) -> dict[st
         "message_count": _text(topic.count),
         "is_message_count_estimated": topic.is_count_estimated,
         "size_bytes": _text(topic.size_bytes),
+        "delivery_window": _window_json(topic.window),
         "last_write_ms": _text(topic.last_write_ms),
         "messages_in_per_second": topic.in_per_s,
         "partitions": [_partition_json(one) for one in topic.partitions],
         "groups": [reader_json(one) for one in readers],
         "gaps": list(topic.gaps),
     }
+
+
+def _window_json(window: WindowCounts | None) -> dict[str, str] | None:
+    if window is None:
+        return None
+    return {name: str(count) for name, count in window._asdict().items()}
 
 
 def reader_json(one: Reader) -> dict[str, Any]:
@@ -350,6 +369,7 @@ def _partition_json(one: Partition) -> dict[str, Any]:
         "start_offset": _text(one.offsets.start if one.offsets else None),
         "end_offset": _text(one.offsets.end if one.offsets else None),
         "size_bytes": _text(one.size_bytes),
+        "delivery_window": _window_json(one.window),
     }
 
 

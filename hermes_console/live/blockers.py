@@ -188,9 +188,11 @@ def _lost(partitions: Sequence[PartitionSnapshot]) -> list[Blocker]:
         found.append(
             Blocker(
                 "lost-records",
-                f"{words.count(count, 'message')} of {names} were deleted before it read them.",
-                "Retention was shorter than the lag. The client goes on where its "
-                "auto.offset.reset says, or reset the offsets to the earliest.",
+                f"{words.count(count, 'message')} of {names} were deleted, or expired, before it "
+                "read them.",
+                "Retention or delivery.ttl.ms was shorter than the lag. The client goes on behind "
+                "what expired, or where its auto.offset.reset says; or reset the offsets to the "
+                "earliest.",
             )
         )
     beyond = [one for one in partitions if one.committed is not None and one.committed > one.end]

@@ -168,7 +168,13 @@ class GroupState:
         owners = {one: member for member in group.members for one in member.assignment}
         known = {one: offset for one, offset in group.committed.items() if one in observed.offsets}
         self._progress = {
-            one: advance(self._progress.get(one), committed, observed.offsets[one].end, at_ms)
+            one: advance(
+                self._progress.get(one),
+                committed,
+                observed.offsets[one].end,
+                at_ms,
+                start=observed.offsets[one].start,
+            )
             for one, committed in known.items()
         }
         self._stalled_after_ms = stalled_after_ms(self._progress.values(), at_ms)
@@ -221,8 +227,9 @@ class GroupState:
         offsets = observed.offsets[one]
         progress = self._progress.get(one)
         committed = None if progress is None else progress.committed
-        lag = None if committed is None else lag_of(committed, offsets.end)
-        seconds, is_at_least = _lag_seconds(group.name, one, committed, lag, observed, ends)
+        lag = None if committed is None else lag_of(committed, offsets.end, offsets.start)
+        unread = None if committed is None else max(committed, offsets.start)
+        seconds, is_at_least = _lag_seconds(group.name, one, unread, lag, observed, ends)
         return PartitionSnapshot(
             topic=one.topic,
             partition=one.partition,

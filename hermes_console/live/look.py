@@ -69,6 +69,7 @@ class ClusterLook:
         self._metadata_due_s = 0.0
         self._starts: dict[TopicPartition, int] = {}
         self._starts_due_s = 0.0
+        self._moving: set[TopicPartition] = set()
         self._metrics: MetricsObserved | None = None
         self._metrics_due_s = 0.0
 
@@ -137,10 +138,19 @@ class ClusterLook:
     def _read_starts(self, wanted: list[TopicPartition]) -> Mapping[TopicPartition, int]:
         now_s = time.monotonic()
         if now_s >= self._starts_due_s or any(one not in self._starts for one in wanted):
-            found = self._client.offsets(dict.fromkeys(wanted, EARLIEST)) if wanted else {}
-            self._starts = {key: start.offset for key, start in found.items()}
+            found = self._ask_starts(wanted)
+            self._moving = {
+                one for one, start in found.items() if start > self._starts.get(one, start)
+            }
+            self._starts = found
             self._starts_due_s = now_s + LOG_STARTS_EVERY_S
+        elif self._moving:  # records expire there: the lag changes without a commit
+            self._starts |= self._ask_starts([one for one in wanted if one in self._moving])
         return self._starts
+
+    def _ask_starts(self, wanted: list[TopicPartition]) -> dict[TopicPartition, int]:
+        found = self._client.offsets(dict.fromkeys(wanted, EARLIEST)) if wanted else {}
+        return {key: start.offset for key, start in found.items()}
 
     def _read_metrics(self) -> tuple[MetricsObserved | None, str]:
         """The numbers, or None and why (no reason when the cluster has no metrics address). A large

@@ -32,24 +32,36 @@ class Progress:
     progressed_at_ms: int
     rewound_at_ms: int | None = None
     rewound_from: int = 0
+    start: int = 0
 
     @property
     def lag(self) -> int:
-        return lag_of(self.committed, self.end)
+        return lag_of(self.committed, self.end, self.start)
 
 
-def lag_of(committed: int, end: int) -> int:
-    """Records that wait: max(0, end − committed); the end was read after the commit."""
-    return max(0, end - committed)
+def lag_of(committed: int, end: int, start: int = 0) -> int:
+    """Records that wait: max(0, end − committed); the end was read after the commit. What lies
+    below `start`, deleted or expired, does not wait.
+    """
+    return max(0, end - max(committed, start))
 
 
-def advance(before: Progress | None, committed: int, end: int, at_ms: int) -> Progress:
+def advance(
+    before: Progress | None, committed: int, end: int, at_ms: int, *, start: int = 0
+) -> Progress:
     """The state after another sample."""
     if before is None:
-        return Progress(committed, end, progressed_at_ms=at_ms)
+        return Progress(committed, end, progressed_at_ms=at_ms, start=start)
     if committed < before.committed:
-        return Progress(committed, end, at_ms, rewound_at_ms=at_ms, rewound_from=before.committed)
-    is_at_end = committed >= end
+        return Progress(
+            committed,
+            end,
+            at_ms,
+            rewound_at_ms=at_ms,
+            rewound_from=before.committed,
+            start=start,
+        )
+    is_at_end = lag_of(committed, end, start) == 0
     has_moved = is_at_end or committed > before.committed
     rewound_at_ms = before.rewound_at_ms
     if rewound_at_ms is not None and (is_at_end or at_ms - rewound_at_ms >= REWOUND_FOR_MS):
@@ -60,6 +72,7 @@ def advance(before: Progress | None, committed: int, end: int, at_ms: int) -> Pr
         at_ms if has_moved else before.progressed_at_ms,
         rewound_at_ms,
         before.rewound_from,
+        start,
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from broker.client.blocking import EARLIEST, LATEST, TopicPartition
+from broker.client.blocking import EARLIEST, LATEST, OffsetAtTime, TopicPartition
 from hermes_console.clusters import Cluster
 from hermes_console.connect import client_for
 
@@ -34,10 +34,16 @@ def count_points(partition_count: int) -> int:
 
 
 def read_rate_history(
-    cluster: Cluster, topic: str, partition_count: int, *, span_s: int, now_s: int
+    cluster: Cluster,
+    topic: str,
+    partition_count: int,
+    *,
+    span_s: int,
+    now_s: int,
+    is_whole_log: bool = False,
 ) -> list[RatePoint]:
-    """The last `span_s`, oldest first; [] when the topic has too many partitions. Raises
-    ClientError.
+    """The last `span_s`, oldest first; [] when the topic has too many partitions. `is_whole_log`
+    counts what a delivery window hides, too. Raises ClientError.
     """
     points = count_points(partition_count)
     if not points:
@@ -46,11 +52,14 @@ def read_rate_history(
     partitions = [TopicPartition(topic, index) for index in range(partition_count)]
     step_s = span_s / points
     bounds_s = [int(now_s - span_s + step_s * index) for index in range(points + 1)]
-    starts = client.offsets(dict.fromkeys(partitions, EARLIEST))
-    ends = client.offsets(dict.fromkeys(partitions, LATEST))
+
+    def ask(timestamp: int) -> Mapping[TopicPartition, OffsetAtTime]:
+        return client.offsets(dict.fromkeys(partitions, timestamp), is_whole_log=is_whole_log)
+
+    starts, ends = ask(EARLIEST), ask(LATEST)
     at_bounds = []
     for at_s in bounds_s[:-1]:
-        found = client.offsets(dict.fromkeys(partitions, at_s * 1000))
+        found = ask(at_s * 1000)
         at_bounds.append({one: answer.offset for one, answer in found.items()})
     at_bounds.append(dict.fromkeys(partitions, -1))
     return rates_between(

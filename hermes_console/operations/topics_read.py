@@ -25,6 +25,8 @@ from broker.client.blocking import (
     PartitionView,
     TopicPartition,
     TopicView,
+    WindowCounts,
+    has_window,
 )
 from hermes_console.clusters import Cluster
 from hermes_console.connect import client_for
@@ -65,6 +67,8 @@ class Partition:
     view: PartitionView
     offsets: Offsets | None
     size_bytes: int | None
+    window: WindowCounts | None = None
+    """Of a topic with a delivery window; None without one, or unknown."""
 
     @property
     def count(self) -> int | None:
@@ -91,6 +95,19 @@ class Topic:
     last_write_ms: int | None
     in_per_s: float | None
     gaps: tuple[str, ...] = ()
+    is_windowed: bool = False
+
+    @property
+    def window(self) -> WindowCounts | None:
+        """Over all partitions; None without a delivery window, or where one does not answer."""
+        counts = [one.window for one in self.partitions if one.window is not None]
+        if not self.is_windowed or len(counts) < len(self.partitions):
+            return None
+        return WindowCounts(
+            sum(one.expired for one in counts),
+            sum(one.visible for one in counts),
+            sum(one.delayed for one in counts),
+        )
 
     @property
     def name(self) -> str:
@@ -160,11 +177,16 @@ def read_topic(cluster: Cluster, name: str) -> Topic:
     view = read_topic_view(cluster, name)
     settings = read_topic_settings(cluster, name)
     wanted = [TopicPartition(name, one.partition) for one in view.partitions]
+    is_windowed = has_window({one.name: one.value for one in settings})
     offsets = read_offsets(cluster, wanted, gaps)
+    windows = read_windows(cluster, wanted, gaps) if is_windowed else {}
     sizes = read_sizes(cluster, [name], gaps)
     newest: dict[TopicPartition, OffsetAtTime] = gaps.ask(
         "The last write is unknown",
-        lambda: client.offsets(dict.fromkeys(wanted[:PARTITIONS_ASKED_MAX], NEWEST_TIMESTAMP)),
+        lambda: client.offsets(
+            dict.fromkeys(wanted[:PARTITIONS_ASKED_MAX], NEWEST_TIMESTAMP),
+            is_whole_log=is_windowed,
+        ),
         {},
     )
     times = [one.timestamp_ms for one in newest.values() if one.timestamp_ms >= 0]
@@ -173,6 +195,7 @@ def read_topic(cluster: Cluster, name: str) -> Topic:
             one,
             offsets.get(TopicPartition(name, one.partition)),
             _leader_size(sizes, TopicPartition(name, one.partition), one.leader),
+            windows.get(TopicPartition(name, one.partition)),
         )
         for one in sorted(view.partitions)
     )
@@ -185,8 +208,11 @@ def read_topic(cluster: Cluster, name: str) -> Topic:
         size_bytes=sum_by_topic(sizes).get(name, 0) if sizes is not None else None,
         count=_sum_counts(partitions),
         last_write_ms=max(times, default=None),
-        in_per_s=read_rates(cluster, {name: wanted}, offsets, gaps).get(name),
+        in_per_s=read_rates(cluster, {name: wanted}, offsets, gaps, is_whole_log=is_windowed).get(
+            name
+        ),
         gaps=tuple(gaps.sentences),
+        is_windowed=is_windowed,
     )
 
 
@@ -217,8 +243,16 @@ def read_numbers(
         {},
     )
     offsets = {one: Offsets(0, found.offset) for one, found in ends.items()}
-    rates = read_rates(cluster, wanted, offsets, gaps)
     configs = _read_configs(cluster, names, gaps)
+    rates: dict[str, float] = {}
+    for is_windowed in (False, True):
+        some = {
+            name: partitions
+            for name, partitions in wanted.items()
+            if _is_windowed(configs, name) is is_windowed
+        }
+        if some:
+            rates |= read_rates(cluster, some, offsets, gaps, is_whole_log=is_windowed)
     totals = sum_by_topic(sizes or {})
     return {
         name: TopicNumbers(
@@ -263,32 +297,53 @@ def read_offsets(
     return gaps.ask("Offsets are unknown", ask, {})
 
 
+def read_windows(
+    cluster: Cluster, wanted: Sequence[TopicPartition], gaps: Gaps
+) -> dict[TopicPartition, WindowCounts]:
+    """Of each partition that answers, for a topic with a delivery window."""
+    asked = list(wanted[:PARTITIONS_ASKED_MAX])
+    return gaps.ask(
+        "Delayed and expired messages are unknown",
+        lambda: client_for(cluster).count_window(asked),
+        {},
+    )
+
+
 def read_rates(
     cluster: Cluster,
     wanted: Mapping[str, Sequence[TopicPartition]],
     offsets: Mapping[TopicPartition, Offsets],
     gaps: Gaps,
+    *,
+    is_whole_log: bool = False,
 ) -> dict[str, float]:
     """Per topic the messages per second that came in during the last RATE_WINDOW_S, by their
     timestamps: what lies between the first offset of that time and the end. A topic of which a
-    partition does not answer is missing.
+    partition does not answer is missing. `is_whole_log` counts what a delivery window hides, too.
     """
     since_ms = int(time.time() - RATE_WINDOW_S) * 1000
+    client = client_for(cluster)
     asked = [one for partitions in wanted.values() for one in partitions if one in offsets]
     asked = asked[:PARTITIONS_ASKED_MAX]
     found: dict[TopicPartition, OffsetAtTime] = gaps.ask(
         "Rates are unknown",
-        lambda: client_for(cluster).offsets(dict.fromkeys(asked, since_ms)),
+        lambda: client.offsets(dict.fromkeys(asked, since_ms), is_whole_log=is_whole_log),
         {},
     )
+    ends = {one: offsets[one].end for one in asked}
+    if is_whole_log:
+        latest: dict[TopicPartition, OffsetAtTime] = gaps.ask(
+            "Rates are unknown",
+            lambda: client.offsets(dict.fromkeys(asked, LATEST), is_whole_log=True),
+            {},
+        )
+        ends |= {one: answer.offset for one, answer in latest.items()}
     rates = {}
     for name, partitions in wanted.items():
         if any(one not in found for one in partitions):
             continue
         came = sum(
-            max(0, offsets[one].end - found[one].offset)
-            for one in partitions
-            if found[one].offset >= 0
+            max(0, ends[one] - found[one].offset) for one in partitions if found[one].offset >= 0
         )
         rates[name] = came / RATE_WINDOW_S
     return rates
@@ -329,6 +384,10 @@ def _read_configs(
 ) -> dict[str, dict[str, ConfigEntry]]:
     """A topic that was deleted a moment ago refuses the whole question: then nothing is told."""
     return gaps.ask("Retention is unknown", lambda: client_for(cluster).topic_configs(names), {})
+
+
+def _is_windowed(configs: Mapping[str, Mapping[str, ConfigEntry]], name: str) -> bool:
+    return has_window({key: entry.value for key, entry in configs.get(name, {}).items()})
 
 
 def _value(configs: Mapping[str, Mapping[str, ConfigEntry]], name: str, key: str) -> str | None:

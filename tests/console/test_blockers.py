@@ -153,7 +153,9 @@ def test_records_that_were_deleted_unread_are_counted() -> None:
         [look(0, member("a", FIRST), committed={FIRST: 5}, ends={FIRST: 50}, starts={FIRST: 30})]
     )
     assert kinds(detail) == ["lost-records"]
-    assert detail.blockers[0].text == "25 messages of orders-0 were deleted before it read them."
+    assert detail.blockers[0].text == (
+        "25 messages of orders-0 were deleted, or expired, before it read them."
+    )
 
 
 def test_commit_beyond_the_end_is_told_of() -> None:

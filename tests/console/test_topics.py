@@ -63,6 +63,41 @@ def config_of(client: Client, topic: str) -> tuple[dict[str, dict[str, Any]], st
     return {one["name"]: one for one in answer.json()["settings"]}, answer["ETag"]
 
 
+# Delivery window
+
+
+def test_topic_with_a_delivery_window_shows_what_consumers_do_not_see(
+    signed_in: Client, local: Cluster, world: World
+) -> None:
+    topic = world.topic(2, records=3)
+    client = client_for(local)
+    if "delivery.delay.ms" not in client.topic_configs([topic])[topic]:
+        assert "Delayed" not in words_of(signed_in.get(f"{PAGE}/{topic}/"))  # Apache Kafka
+        return
+    client.alter_topic_config(
+        topic, {"message.timestamp.type": "LogAppendTime", "delivery.delay.ms": "3600000"}
+    )
+    world.produce(topic, 1, 5)
+    page = words_of(signed_in.get(f"{PAGE}/{topic}/"))
+    assert "Delayed 5 not due yet" in page
+    assert "Expired 0 still on disk" in page
+    assert "Messages 6 visible to consumers" in page
+    assert "Partition Start End Visible Delayed Expired Size" in page
+    assert "0 0 3 3 5 0" in page
+    document = signed_in.get(f"{API}/{topic}").json()
+    assert document["delivery_window"] == {"expired": "0", "visible": "6", "delayed": "5"}
+    assert document["partitions"][1]["delivery_window"]["delayed"] == "0"
+    assert document["messages_in_per_second"] == pytest.approx(5 / 60)
+
+
+def test_topic_without_a_delivery_window_has_no_such_numbers(
+    signed_in: Client, local: Cluster, world: World
+) -> None:
+    topic = world.topic(1, records=3)
+    assert "Delayed" not in words_of(signed_in.get(f"{PAGE}/{topic}/"))
+    assert signed_in.get(f"{API}/{topic}").json()["delivery_window"] is None
+
+
 # Create
 
 

@@ -72,6 +72,7 @@ def seconds(
 
 def test_lag_is_never_below_zero() -> None:
     assert lag_of(committed=12, end=10) == 0
+    assert lag_of(committed=2, end=10, start=7) == 3, "what is gone below the start does not wait"
 
 
 def test_no_commit_is_unknown_and_not_zero() -> None:

@@ -234,6 +234,7 @@ def rate_points(cluster: Cluster, topic: Topic, span: Span) -> list[RatePoint]:
             len(topic.partitions),
             span_s=span.seconds,
             now_s=int(time.time()),
+            is_whole_log=topic.is_windowed,
         )
         cache.set(key, found, RATES_S)
     return found
