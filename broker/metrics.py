@@ -223,6 +223,29 @@ class Metrics:
         "Disk faults: full, fault (took a partition offline), read (a place cannot be read).",
         ("kind",),
     )
+    damaged_ranges: Gauge = gauge(
+        "hermes_damaged_ranges",
+        "Places in a partition's log that are damaged on disk; only partitions that have any.",
+        _PARTITION,
+        computed=True,
+    )
+    damaged_offsets: Gauge = gauge(
+        "hermes_damaged_offsets",
+        "Offsets that cannot be read because of damage; only partitions that have damaged places.",
+        _PARTITION,
+        computed=True,
+    )
+    scrubbed_bytes_total: Counter = counter(
+        "hermes_scrubbed_bytes_total", "Stored bytes that were checked for damage."
+    )
+    scrub_rounds_total: Counter = counter(
+        "hermes_scrub_rounds_total", "Times that everything stored was checked for damage."
+    )
+    scrub_last_round_timestamp_seconds: Gauge = gauge(
+        "hermes_scrub_last_round_timestamp_seconds",
+        "When the last full round of checks ended (Unix time); absent before the first.",
+        computed=True,
+    )
     metastore_faults_total: Counter = counter(
         "hermes_metastore_faults_total", "Failed metastore operations."
     )

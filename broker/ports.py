@@ -94,6 +94,13 @@ class DiskFile(Protocol):
     def close(self) -> None: ...
 
 
+class OutsideReader(Protocol):
+    """Reads one file wherever it is sent to: an argument for the worker's functions."""
+
+    def read(self, position: int, size: int) -> bytes:
+        """At most `size` bytes, fewer only at the file's end. Raises OSError."""
+
+
 class Disk(Protocol):
     """A directory tree that this process owns. `has_sync_all` says whether `sync_all` works."""
 
@@ -119,6 +126,9 @@ class Disk(Protocol):
 
     def read_file(self, path: str) -> bytes:
         """A whole small file. Raises FileNotFoundError, DiskFault."""
+
+    def reader(self, path: str) -> OutsideReader:
+        """For the worker process. The file need not exist yet, or any more."""
 
     async def replace_file(self, path: str, content: bytes) -> None:
         """Write aside, sync, rename over `path`, sync the directory: afterwards the old or the new,

@@ -364,6 +364,25 @@ class BrokerSettings:
         live=True,
     )
 
+    hermes_scrub_bytes_per_second: int = setting(
+        "hermes.scrub.bytes.per.second",
+        10 << 20,
+        "How fast stored records are checked for damage in the background; 0 checks nothing.",
+        unit=Unit.BYTES,
+        minimum=0,
+        maximum=INT64_MAX,
+        live=True,
+    )
+    hermes_scrub_interval_ms: int = setting(
+        "hermes.scrub.interval.ms",
+        86_400_000,
+        "A round of checks begins this long after the one before it began, or when that one ends.",
+        unit=Unit.MS,
+        minimum=1_000,
+        maximum=INT64_MAX,
+        live=True,
+    )
+
     group: GroupSettings = section(GroupSettings)
     topic_defaults: TopicSettings = section(TopicSettings)
 

@@ -93,6 +93,10 @@ class Checkpoints:
         """The segment in which a restart begins to scan."""
         return self._key[2]
 
+    def synced_position(self, log: PartitionLog) -> int:
+        """Bytes of the active segment that the last checkpoint found synced."""
+        return self._position if log.active.base_offset == self.segment_base else 0
+
     def begin_sync(self, log: PartitionLog) -> SyncMark:
         """What is written now."""
         closed = [segment for segment in self.unsynced_closed if segment in log.segments]

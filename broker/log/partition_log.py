@@ -16,7 +16,6 @@ from broker.log import cleaner, driving, lookup, names, retention, rolling
 from broker.log.checkpoint import Checkpoints, SyncMark
 from broker.log.cleaner import Cleaned, CleanLimits
 from broker.log.config import LOG_APPEND_TIME, LogConfig
-from broker.log.damage import DamagedRange
 from broker.log.epochs import LeaderEpochs
 from broker.log.index import RELATIVE_OFFSET_MAX, Times
 from broker.log.lookup import TimestampedOffset
@@ -462,15 +461,6 @@ class PartitionLog:
         return Reach(
             self.segments, self.written_end_offset, written_size, self._is_gapless, self.epochs
         )
-
-    def damaged_ranges(self) -> list[DamagedRange]:
-        """What is known to be unreadable at or above the log start."""
-        return [
-            found
-            for segment in self.segments
-            for found in segment.damaged
-            if found.end_offset > self.log_start_offset
-        ]
 
     def note_damage(self, reason: str) -> None:
         """Remember what was found broken, once."""

@@ -68,15 +68,13 @@ async def scan(
     slice_bytes = SLICE_BYTES_MIN
     while position < size:
         content = memoryview(await segment.read_cold(position, min(slice_bytes, size - position)))
-        place, next_offset, needed, reason = _walk(
-            content, next_offset, visit, position, is_gapless
-        )
+        place, next_offset, needed, reason = walk(content, next_offset, visit, position, is_gapless)
         if reason is None and needed > len(content) - place and place == 0:
             if needed > size - position:
                 reason = f"the last batch is cut off: {size - position} of {needed} bytes"
             else:
                 content = memoryview(await segment.read_cold(position, needed))
-                place, next_offset, _, reason = _walk(
+                place, next_offset, _, reason = walk(
                     content, next_offset, visit, position, is_gapless
                 )
                 if place == 0 and reason is None:
@@ -135,14 +133,15 @@ async def intact_batch_at(
     return header if is_intact(await segment.read_cold(position, header.size)) else None
 
 
-def _walk(
+def walk(
     content: memoryview,
     next_offset: int,
     visit: Callable[[BatchHeader, int], None],
     position: int,
     is_gapless: bool,  # noqa: FBT001
 ) -> tuple[int, int, int, str | None]:
-    """(bytes walked, next offset, bytes that the batch there needs, what is wrong or None), after
+    """Walk `content`, which begins at byte `position` of its file, as `scan` does:
+    (bytes walked, next offset, bytes that the batch there needs, what is wrong or None), after
     BATCHES_PER_STEP batches at the latest.
     """
     place = 0

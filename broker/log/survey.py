@@ -39,7 +39,7 @@ async def survey(log: PartitionLog, segment: Segment, position: int) -> DamagedR
     """
     await log.load_index(segment)
     assert segment.index is not None, "the index is loaded"
-    extent = _extent_of(log, segment)
+    extent = extent_of(log, segment)
     offset, start = segment.index.floor_position(position)
     for known in segment.damaged:
         if known.end_position > start and known.position <= position:
@@ -60,12 +60,21 @@ async def survey(log: PartitionLog, segment: Segment, position: int) -> DamagedR
     return found
 
 
-def _extent_of(log: PartitionLog, segment: Segment) -> Extent:
+def extent_of(log: PartitionLog, segment: Segment) -> Extent:
+    """What of a segment of the log is written."""
     reach = log.reach()
     if segment is log.active:
         return Extent(reach.written_size, reach.written_end_offset, reach.is_gapless)
     end_offset = log.segments[log.segments.index(segment) + 1].base_offset
     return Extent(segment.size, end_offset, reach.is_gapless)
+
+
+def damaged_ranges(log: PartitionLog) -> list[DamagedRange]:
+    """What is known to be unreadable at or above the log start."""
+    start = log.log_start_offset
+    return [
+        found for segment in log.segments for found in segment.damaged if found.end_offset > start
+    ]
 
 
 class _EpochCheck:

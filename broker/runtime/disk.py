@@ -23,6 +23,7 @@ from typing import Final, TypeVar
 from broker.ports import Buffer, DiskFault, DiskFull
 from broker.runtime.directory_lock import DirectoryLock
 from broker.runtime.linux import has_honest_syncfs, sync_file_system
+from broker.runtime.outside_reader import FileReader
 from broker.runtime.writeback import AHEAD_BYTES, Writeback, WritebackThread
 
 READER_THREADS: Final = 4
@@ -115,6 +116,9 @@ class SystemDisk:
     def read_file(self, path: str) -> bytes:
         with _mapped(path):
             return self._at(path).read_bytes()
+
+    def reader(self, path: str) -> FileReader:
+        return FileReader(str(self._at(path).absolute()))
 
     async def replace_file(self, path: str, content: bytes) -> None:
         temporary = self._at(f"{path}.{next(self._temporary_numbers)}.tmp")

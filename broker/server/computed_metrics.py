@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from broker.log.cleanable import dirty_ratio
+from broker.log.damage import DamagedRange
 from broker.log.open_segments import measure
+from broker.log.survey import damaged_ranges
 from broker.metrics import QUANTILES, percentile
 from broker.ports import DiskFault
 from broker.runtime.descriptors import descriptor_limit, open_descriptor_count
@@ -138,6 +140,30 @@ async def _unsynced_bytes(broker: Broker, lag: LagReader) -> AsyncIterator[Sampl
     yield (), sum(partition.unsynced_bytes for partition in broker.partitions.all())
 
 
+async def _damaged_ranges(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
+    for partition, ranges in _damage(broker):
+        yield (partition.topic, str(partition.index)), len(ranges)
+
+
+async def _damaged_offsets(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
+    for partition, ranges in _damage(broker):
+        count = sum(found.end_offset - found.offset for found in ranges)
+        yield (partition.topic, str(partition.index)), count
+
+
+def _damage(broker: Broker) -> Iterator[tuple[Partition, list[DamagedRange]]]:
+    for partition in broker.partitions.all():
+        if not partition.is_offline:
+            ranges = damaged_ranges(partition.log)
+            if ranges:
+                yield partition, ranges
+
+
+async def _scrub_last_round(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
+    if broker.scrubbing.state.finished_ms:
+        yield (), broker.scrubbing.state.finished_ms / 1000
+
+
 async def _groups(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
     for state, count in broker.groups.groups_by_state().items():
         yield (state,), count
@@ -248,6 +274,9 @@ COMPUTED: Final[dict[str, Source]] = {
     "hermes_delivery_delayed_records": _delayed,
     "hermes_delivery_expired_records": _expired,
     "hermes_unsynced_bytes": _unsynced_bytes,
+    "hermes_damaged_ranges": _damaged_ranges,
+    "hermes_damaged_offsets": _damaged_offsets,
+    "hermes_scrub_last_round_timestamp_seconds": _scrub_last_round,
     "hermes_groups": _groups,
     "hermes_group_members": _group_members,
     "hermes_group_committed_offset": _committed_offsets,

@@ -43,6 +43,7 @@ from broker.server.maintenance import Maintenance
 from broker.server.openings import Openings
 from broker.server.partitions import PartitionRegistry
 from broker.server.routes import build_routes
+from broker.server.scrubbing import Scrubbing
 from broker.server.space import DiskSpace
 from broker.server.startup import StartupError
 from broker.server.storage import prepare_directories
@@ -102,6 +103,7 @@ class Broker:
         self.fetch_sessions = FetchSessions(ids)
         self.routes = build_routes(self.metrics)
         self.maintenance = Maintenance(self)
+        self.scrubbing = Scrubbing(self)
         self.space = DiskSpace(self)
         self.openings = Openings(worker, self.metrics)
         self.sync_rounds = SyncRounds(disk, clock, self.metrics, self.turn)
@@ -169,6 +171,7 @@ class Broker:
         await self.catalog.begin_leader_epochs(known)
         await self.partitions.serve(opened)
         self.maintenance.start()
+        self.scrubbing.start()
         self.spawn(self.space.watch())
         self.spawn(watch_loop_lag(self.clock, self.metrics))
         self.spawn(self.connections.sweep_forever())

@@ -318,6 +318,9 @@ class SimulatedDisk:
     def read_file(self, path: str) -> bytes:
         return bytes(self._inode(path).content)
 
+    def reader(self, path: str) -> SimulatedReader:
+        return SimulatedReader(self, path)
+
     async def replace_file(self, path: str, content: bytes) -> None:
         await self.pause()
         self.check_space(path)
@@ -426,6 +429,17 @@ class SimulatedDisk:
     def _change(self, *links: Link) -> None:
         if self.process.is_alive:
             self.image.change(*links)
+
+
+class SimulatedReader:
+    """Implements `ports.OutsideReader`."""
+
+    def __init__(self, disk: SimulatedDisk, path: str) -> None:
+        self._disk = disk
+        self._path = path
+
+    def read(self, position: int, size: int) -> bytes:
+        return self._disk.read_file(self._path)[position : position + size]
 
 
 class SimulatedFile:

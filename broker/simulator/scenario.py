@@ -53,6 +53,7 @@ SETTINGS: Final[dict[str, object]] = {
     "group.min.session.timeout.ms": 1_000,
     "log.retention.check.interval.ms": 2_000,
     "log.cleaner.backoff.ms": 1_000,
+    "hermes.scrub.interval.ms": 5_000,
     "hermes.shutdown.timeout.ms": 3_000,
 }
 

@@ -13,6 +13,7 @@ from broker.log.config import LogConfig
 from broker.log.damage import DamagedRange, decode_ranges, encode_ranges, merged
 from broker.log.partition_log import PartitionLog
 from broker.log.reading import ReadResult
+from broker.log.survey import damaged_ranges
 from broker.records.iterate import iterate_batches, iterate_records
 from tests.log.world import (
     DIRECTORY,
@@ -41,7 +42,7 @@ async def consume(log: PartitionLog) -> tuple[dict[int, str], list[int]]:
         read = await read_or_refusal(log, offset)
         if isinstance(read, Refusal):
             assert read.code == ErrorCode.CORRUPT_MESSAGE, read
-            behind = next(r.end_offset for r in log.damaged_ranges() if r.end_offset > offset)
+            behind = next(r.end_offset for r in damaged_ranges(log) if r.end_offset > offset)
             assert read.message.endswith(f"seek to offset {behind} to go on")
             refused += range(offset, behind)
             offset = behind
@@ -91,9 +92,9 @@ async def test_a_flipped_bit_in_any_byte_costs_the_batch_that_it_is_in_and_no_ot
         hit = next(number for number in range(COUNT) if position < ends[number + 1])
         assert refused == [hit], position
         assert found == {n: f"v{n}" for n in range(COUNT) if n != hit}, position
-        assert [r[:4] for r in log.damaged_ranges()] == [
-            (ends[hit], ends[hit + 1], hit, hit + 1)
-        ], position
+        assert [r[:4] for r in damaged_ranges(log)] == [(ends[hit], ends[hit + 1], hit, hit + 1)], (
+            position
+        )
         assert await consume(log) == (found, refused), "the same every time"
         await log.close()
 
@@ -121,10 +122,10 @@ async def test_several_broken_places_of_a_log_of_many_segments_leave_the_rest_re
     assert 1 <= len(refused) < 25
     assert append(log, "v60").base_offset == 60, "the log goes on"
     assert (await consume(log))[0] == {**found, 60: "v60"}
-    damage = log.damaged_ranges()
+    damage = damaged_ranges(log)
     await log.close()
     log = await reopen(disk)
-    assert log.damaged_ranges() == damage, "a restart knows of them"
+    assert damaged_ranges(log) == damage, "a restart knows of them"
     await log.close()
     await disk.unlink(f"{DIRECTORY}/damaged-ranges")
     log = await reopen(disk)
@@ -218,9 +219,9 @@ async def test_ranges_are_forgotten_with_their_records(disk: FaultyDisk) -> None
     flip(disk.root / FIRST_LOG, 90)
     log = await reopen(disk)
     await consume(log)
-    assert len(log.damaged_ranges()) == 1
+    assert len(damaged_ranges(log)) == 1
     await log.advance_log_start(2)
-    assert log.damaged_ranges() == []
+    assert damaged_ranges(log) == []
     await log.close()
 
 

@@ -18,6 +18,7 @@ from broker.log.config import LogConfig
 from broker.log.open_segments import measure
 from broker.log.partition_log import PartitionLog
 from broker.log.scan import scan
+from broker.log.survey import damaged_ranges
 from broker.ports import DiskFault, DiskFull
 from broker.runtime.disk import SystemDisk
 from tests.log.world import (
@@ -260,7 +261,7 @@ async def test_a_log_shorter_than_what_was_synced_is_named_and_offsets_are_not_r
     assert "shorter than" in log.damage[0]
     assert log.log_end_offset == 10
     assert append(log, "new").base_offset == 10
-    lost = log.damaged_ranges()[0]
+    lost = damaged_ranges(log)[0]
     assert (lost.offset, lost.end_offset) == (5, 10)
     assert refusal_of(log.read, 7, 100, FOREVER, at_least_one=True) == ErrorCode.CORRUPT_MESSAGE
     assert [record.value for record in await read_from(log, 10)] == [b"new"]
