@@ -38,6 +38,7 @@ class Send(NamedTuple):
 
 Place = tuple[str, int]
 """Topic (with its incarnation) and partition."""
+OFFSETS_TOPIC: Final = "__consumer_offsets"
 FINDINGS_PER_RULE_MAX: Final = 5
 
 
@@ -54,21 +55,36 @@ def check(events: Sequence[Event]) -> list[Finding]:
 
 
 def since_power_cut(events: Sequence[Event]) -> Sequence[Event]:
-    """The history that binds the broker. Without `durability=fsync` a power cut may take any
-    unsynced tail back: what was seen and acknowledged before counts no more, but what was sent may
-    be there.
+    """The history that binds the broker. Topics with `durability=fsync` lose nothing by a power
+    cut. Of others it may take any unsynced tail back: what was seen and acknowledged before counts
+    no more, but what was sent may be there.
     """
     cuts = [index for index, event in enumerate(events) if event["operation"] == "power cut"]
     if not cuts:
         return events
     before, after = events[: cuts[-1]], events[cuts[-1] + 1 :]
-    maybe = [
-        event
-        for event in before
-        if event["operation"] in {"trim", "window", "clock"}  # synced when acknowledged; no data
-        or (event["kind"] == INVOKE and event["operation"] in {"send", "commit"})
-    ]
-    return [*maybe, *after]
+    durable = {event["topic"] for event in events if event["operation"] == "durable"}
+    topics: dict[int, str] = {}
+    bound: list[Event] = []
+    for event in before:
+        if event["operation"] in _OF_OFFSETS:
+            topic = OFFSETS_TOPIC
+        else:
+            topic = event.get("topic") or topics.get(event["id"], "")
+            topics[event["id"]] = topic
+        if topic in durable or _binds_anyway(event):
+            bound.append(event)
+    return [*bound, *after]
+
+
+_OF_OFFSETS: Final = frozenset({"commit", "committed", "reset"})
+"""Operations whose effect is in the offsets topic, whatever topic they name."""
+
+
+def _binds_anyway(event: Event) -> bool:
+    if event["operation"] in {"trim", "window", "clock"}:  # synced when acknowledged; no data
+        return True
+    return event["kind"] == INVOKE and event["operation"] in {"send", "commit"}
 
 
 def one_value_per_offset(events: Sequence[Event]) -> Iterator[str]:
@@ -103,6 +119,23 @@ def acknowledged_is_kept(events: Sequence[Event]) -> Iterator[str]:
             found = final[place].get(send.offset)
             if found != send.event["value"]:
                 yield f"{place}: {send.event['value']} acknowledged at {send.offset}, has {found}"
+
+
+def seen_is_kept(events: Sequence[Event]) -> Iterator[str]:
+    """What a reader was shown, records and the watermark above them, is there in the end, or below
+    the log start.
+    """
+    finals = {
+        _place(event): (event["start"], event["end"]) for event in _completed(events, "final")
+    }
+    for event in _completed(events, "poll"):
+        place = _place(event)
+        if place not in finals:
+            continue
+        start, end = finals[place]
+        shown = max(event["high_watermark"] or 0, *(each[0] + 1 for each in event["records"]), 0)
+        if shown > max(start, end):
+            yield f"{place}: {event['reader']} was shown up to {shown}, in the end there is {end}"
 
 
 def nothing_phantom(events: Sequence[Event]) -> Iterator[str]:
@@ -267,6 +300,7 @@ def watermark_never_moves_back(events: Sequence[Event]) -> Iterator[str]:
 RULES: Final[dict[str, Callable[[Sequence[Event]], Iterable[str]]]] = {
     "one value per offset": one_value_per_offset,
     "acknowledged is kept": acknowledged_is_kept,
+    "seen is kept": seen_is_kept,
     "nothing phantom": nothing_phantom,
     "order of a producer": order_of_a_producer,
     "no duplicate of an idempotent producer": no_duplicate_of_an_idempotent_producer,

@@ -29,6 +29,8 @@ MUST_HAPPEN: Final = (
     "broker kills",
     "broker stops",
     "client kills",
+    "power cuts",
+    "durabilities changed",
     "disk faults",
     "connections reset",
     "rebalances",

@@ -21,6 +21,8 @@ from broker.ports import Buffer, DiskFault, DiskFull
 from broker.simulator.loop import Process, ProcessKilled, SimulatedLoop
 
 TOTAL_BYTES: Final = 1 << 40
+LATENCY_S_MAX: Final = 0.01
+"""Of an operation that waits for a device without faults."""
 LOST_NAME_PROBABILITY: Final = 0.2
 """At a power cut: each unsynced change of names is the first lost one of its directories."""
 
@@ -33,7 +35,7 @@ class HostFaults:
     error_probability: float = 0.0
     cold_read_probability: float = 0.05
     worker_death_probability: float = 0.0
-    latency_s_max: float = 0.01
+    latency_s_max: float = LATENCY_S_MAX
     kill_at_operation: int = 0
     """Counts down with every awaited operation; the process dies in the one that reaches 0."""
     kill_at_append: int = 0
@@ -120,6 +122,8 @@ class DiskImage:
         self.append_count = 0
         self.appended_bytes = 0
         self.fault_count = 0
+        self.segment_count = 0
+        """Segments of logs that were begun."""
         self.root = Directory()
         self.on_change: Callable[[], None] | None = None
         """Told after every step that changes what a crash would leave."""
@@ -349,6 +353,7 @@ class SimulatedDisk:
         if self.is_directory(target) and self.list_directory(target):
             raise DiskFault(source, f"{target} is not empty")
         self._change((*self._place(source), None), (*self._place(target), node))
+        self.image.segment_count += target.endswith(".log")
 
     async def sync_directory(self, path: str) -> None:
         changes = self.image.unsynced_changes()

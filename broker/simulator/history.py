@@ -16,6 +16,7 @@ on `operation`:
 | window    | topic, partition, delay_ms, ttl_ms: the delivery window from now on           |
 | clock     | skew_ms: the broker's wall clock from now on                                  |
 | reset     | group, topic, partition: its next commits may be lower                        |
+| durable   | topic: with `durability=fsync` from its creation on                            |
 | power cut | none: every process is gone, every disk lost what was not synced              |
 | final     | topic, partition; ok: start, end, records (all there is), stamps, may_expire  |
 

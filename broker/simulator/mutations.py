@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, cast
 
+from broker.config.topic import TopicSettings
 from broker.coordinators.group import offsets
 from broker.errors import ErrorCode, Refusal
+from broker.log.checkpoint import Checkpoints, SyncMark
 from broker.log.partition_log import PartitionLog
 from broker.log.producers import ProducerStates
 from broker.log.recovery import _Recovery
@@ -181,11 +183,77 @@ def _hide_expired_from_log(original: Any) -> Any:
     return look_up
 
 
+def _count_what_is_written(_original: Any) -> property:
+    return property(lambda _settings: False)
+
+
+def _sync_no_names(original: Any) -> Any:
+    return lambda self, log: original(self, log)._replace(names_changed=0)
+
+
+def _sync_the_active_segment_only(original: Any) -> Any:
+    def begin_sync(self: Checkpoints, log: PartitionLog) -> SyncMark:
+        mark: SyncMark = original(self, log)
+        return mark._replace(segments=mark.segments[-1:])
+
+    return begin_sync
+
+
+def _count_what_came_during_the_sync(original: Any) -> Any:
+    def on_synced(self: Partition, _end_offset: int, size: int) -> None:
+        if not self.is_offline:
+            original(self, self.log.written_end_offset, size)
+
+    return on_synced
+
+
+def _open_without_a_sync(original: Any) -> Any:
+    async def opened(cls: type[PartitionLog], *args: Any, **kwargs: Any) -> PartitionLog:
+        log: PartitionLog = await original.__func__(_WithoutCheckpoint, *args, **kwargs)
+        log.__class__ = cls
+        log.checkpoints.synced_end_offset = log.written_end_offset
+        return log
+
+    return classmethod(opened)
+
+
+class _WithoutCheckpoint(PartitionLog):
+    """While it is opened."""
+
+    async def checkpoint(self) -> None:
+        """Nothing."""
+
+
 MUTATIONS: Final[dict[str, Mutation]] = {
     "publish-before-write": Mutation(
         "the high watermark rises and the answer leaves before the write completed",
         (Patch(PartitionLog, "flush", _publish_before_write),),
         {"kill": 3, "full": 1},
+    ),
+    "ack-before-fsync": Mutation(
+        "what is written and not synced is acknowledged, and shown",
+        (Patch(TopicSettings, "needs_sync", _count_what_is_written),),
+        {"power_cut": 2, "slow_disk": 1},
+    ),
+    "ack-before-names": Mutation(
+        "a record in a new segment is acknowledged before the segment's name is durable",
+        (Patch(Checkpoints, "begin_sync", _sync_no_names),),
+        {"roll_cut": 1},
+    ),
+    "forget-rolled-segment": Mutation(
+        "what was written to a segment before it was rolled over is never synced",
+        (Patch(Checkpoints, "begin_sync", _sync_the_active_segment_only),),
+        {"power_cut": 1},
+    ),
+    "ack-during-sync": Mutation(
+        "a sync counts for what was written while it ran",
+        (Patch(Partition, "on_synced", _count_what_came_during_the_sync),),
+        {"power_cut": 2, "slow_disk": 1},
+    ),
+    "serve-recovered-tail": Mutation(
+        "what recovery found is served before it is synced",
+        (Patch(PartitionLog, "open", _open_without_a_sync),),
+        {"double_crash": 1},
     ),
     "forget-producers": Mutation(
         "the state of idempotent producers is lost at a restart",

@@ -7,6 +7,8 @@ the world heals.
 | kill_in_append    | SIGKILL inside one of the next appends: a prefix of it is written           |
 | kill_in_operation | SIGKILL inside one of the next creates, renames, syncs or unlinks           |
 | power_cut         | the whole site goes dark: unsynced writes are lost, everybody starts anew   |
+| roll_cut          | the power fails just after a segment was begun, and names are lost readily  |
+| double_crash      | killed in an operation; back again, with a slow disk, the power fails       |
 | stop              | a clean stop and a new start                                                |
 | kill_client       | one or two clients are killed and start anew                                |
 | pause_client      | a client's process stands still for seconds                                 |
@@ -16,6 +18,7 @@ the world heals.
 | zombie            | what a group member sends arrives only after its session's end              |
 | slow              | a client's link is slow for seconds                                         |
 | refuse            | new connections of a client are refused for seconds                         |
+| slow_disk         | what waits for the device waits for up to half a second, for seconds        |
 | full              | the disk has no space for seconds                                           |
 | broken_disk       | I/O errors for a moment; then the broker is restarted, as its operator must |
 | clock             | the wall clock jumps, up to half a day from true time                       |
@@ -29,6 +32,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from broker.simulator.disk import ANY_POWER_CUT, LATENCY_S_MAX, PowerCut
 from broker.simulator.loop import Process
 from broker.simulator.world import BrokerHost, World
 
@@ -41,8 +45,9 @@ DOWN_S_MAX: Final = 3.0
 CLOCK_JUMP_MS_MAX: Final = 12 * 3_600_000
 """Either way from true time: below every retention and expiration."""
 SLOW_DELAY_S_MAX: Final = 1.0
+SLOW_DISK_S_MAX: Final = 0.5
 MIX_PROBABILITY: Final = 0.5
-RARE: Final = {"power_cut": 0.15}
+RARE: Final = {"power_cut": 0.3, "roll_cut": 0.2, "double_crash": 0.2}
 """What hides other faults' harm is in few mixes."""
 COLD_PROBABILITY: Final = 0.9
 
@@ -60,7 +65,7 @@ class Nemesis:
         clients: list[str],
         restart_client: Callable[[str], None],
         client_process: Callable[[str], Process],
-        cut_power: Callable[[], None],
+        cut_power: Callable[[PowerCut], None],
     ) -> None:
         self.world = world
         self.host = host
@@ -74,6 +79,8 @@ class Nemesis:
             "kill_in_append": self._kill_in_append,
             "kill_in_operation": self._kill_in_operation,
             "power_cut": self._power_cut,
+            "roll_cut": self._roll_cut,
+            "double_crash": self._double_crash,
             "stop": self._stop,
             "kill_client": self._kill_client,
             "pause_client": self._pause_client,
@@ -83,6 +90,7 @@ class Nemesis:
             "zombie": self._zombie,
             "slow": self._slow,
             "refuse": self._refuse,
+            "slow_disk": self._slow_disk,
             "full": self._full,
             "broken_disk": self._broken_disk,
             "clock": self._clock,
@@ -117,6 +125,7 @@ class Nemesis:
         faults.worker_death_probability = 0.0
         faults.error_probability = 0.0
         faults.kill_at_append = faults.kill_at_operation = 0
+        faults.latency_s_max = LATENCY_S_MAX
         if self.host.process is not None:
             self.host.process.is_paused = False
         for name in self._clients:
@@ -138,7 +147,41 @@ class Nemesis:
         self.host.image.faults.kill_at_operation = self._random.randint(2, 40)
 
     async def _power_cut(self) -> None:
-        self._cut_power()
+        self._cut_power(ANY_POWER_CUT)
+
+    async def _roll_cut(self) -> None:
+        image = self.host.image
+        begun, deadline_s = image.segment_count, self.world.loop.time() + FAULT_S_MAX
+        image.faults.latency_s_max = SLOW_DISK_S_MAX
+        while image.segment_count == begun:
+            await asyncio.sleep(0.005)
+            if self.world.loop.time() > deadline_s:
+                break
+        await asyncio.sleep(self._random.random() * SLOW_DISK_S_MAX)
+        image.faults.latency_s_max = LATENCY_S_MAX
+        self._cut_power(PowerCut(lost_name_probability=0.7))
+
+    async def _double_crash(self) -> None:
+        """What was written and not synced at the kill is read again; the power fails before it is
+        synced (KAFKA-10101).
+        """
+        faults, incarnation = self.host.image.faults, self.host.incarnation
+        self.host.wanted = True
+        faults.kill_at_operation = self._random.randint(2, 30)
+        deadline_s = self.world.loop.time() + FAULT_S_MAX
+        while self.host.incarnation == incarnation or not self.host.is_serving:
+            await asyncio.sleep(0.02)
+            if self.world.loop.time() > deadline_s:
+                return
+        faults.latency_s_max = SLOW_DISK_S_MAX
+        await asyncio.sleep(self._random.random() * SLOW_DISK_S_MAX)
+        faults.latency_s_max = LATENCY_S_MAX
+        self._cut_power(ANY_POWER_CUT)
+
+    async def _slow_disk(self) -> None:
+        self.host.image.faults.latency_s_max = self._random.random() * SLOW_DISK_S_MAX
+        await self._a_while()
+        self.host.image.faults.latency_s_max = LATENCY_S_MAX
 
     async def _stop(self) -> None:
         self.host.wanted = False

@@ -101,6 +101,8 @@ class Recycler:
         await create_topic(
             self.world, self._session, TOPIC, 1, {"segment.bytes": "4096", **ANY_TIME}
         )
+        if self.world.is_durable_by_default:
+            self.world.note_durable(label)
         await self._read_committed(label)
         identity = await obtain_producer_id(self._session)
         target = Target(TOPIC, label, 0)

@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol
 
+from broker.config.topic import FSYNC, REPLICATED
 from broker.simulator.bookkeeping import Bookkeeper, lag_of
-from broker.simulator.checker import check
+from broker.simulator.checker import OFFSETS_TOPIC, check
 from broker.simulator.consuming import Member
 from broker.simulator.delivering import Application
+from broker.simulator.disk import PowerCut
 from broker.simulator.history import History
 from broker.simulator.loop import Process
 from broker.simulator.nemesis import Nemesis
@@ -26,6 +28,7 @@ from broker.simulator.producing import Producer
 from broker.simulator.reading import EXPIRING_TOPIC, TRIMMED_TOPIC, Reader, read_all
 from broker.simulator.recycling import ANY_TIME, Recycler, create_topic
 from broker.simulator.session import Session
+from broker.simulator.switching import Switcher
 from broker.simulator.trimming import Trimmer
 from broker.simulator.windowing import (
     DELAYED_TOPIC,
@@ -134,6 +137,9 @@ PARTS: Final[dict[str, tuple[int, int, Make]]] = {
 EVERYWHERE: Final = frozenset({"producer", "reader"})
 """Kinds that also use the expiring and the trimmed topic."""
 APPEND_TIME_PROBABILITY: Final = 0.3
+DURABLE_BY_DEFAULT_PROBABILITY: Final = 0.7
+DURABILITIES: Final = ("default", "default", "fsync", "replicated")
+"""One is drawn for each topic; that of a further one is changed while all works."""
 
 
 def group_of(topic: str) -> str:
@@ -147,7 +153,12 @@ class Scenario:
     def __init__(self, world: World, mix: Mapping[str, int] | None = None) -> None:
         self.world = world
         self.random = world.random_for("scenario")
-        self.host = BrokerHost(world, dict(SETTINGS))
+        durability = world.random_for("durability")
+        world.is_durable_by_default = durability.random() < DURABLE_BY_DEFAULT_PROBABILITY
+        default = FSYNC if world.is_durable_by_default else REPLICATED
+        self.durabilities = {topic: durability.choice(DURABILITIES) for topic in TOPICS}
+        self.switched = durability.choice((None, None, *TOPICS))
+        self.host = BrokerHost(world, {**SETTINGS, "hermes.durability": default})
         self.programs = self._cast()
         self.clients: dict[str, tuple[Node, Client]] = {}
         self._incarnations: Counter[str] = Counter()
@@ -183,13 +194,13 @@ class Scenario:
         supervisor.cancel()
         await self.host.stop()
 
-    def cut_power(self) -> None:
+    def cut_power(self, cut: PowerCut) -> None:
         """Every machine goes dark; what comes back is what the disk had synced, and maybe more."""
         self.world.counters["power cuts"] += 1
         self.host.kill()
         for node, _client in self.clients.values():
             self.world.loop.kill(node.process)
-        self.host.image.cut_power()
+        self.host.image.cut_power(cut)
         self.world.history.record(self.world.loop.time(), "power cut")
         for name in self.programs:
             self._start_client(name)
@@ -216,6 +227,9 @@ class Scenario:
                 topic = "orders" if is_fixed else self.random.choice(topics)
                 name = f"{kind}-{index}"
                 cast[name] = partial(make, self.world, name, topic)
+        switched = self.switched
+        if switched is not None:
+            cast["switcher-0"] = lambda node: Switcher(self.world, node, switched)
         return cast
 
     async def _create_topics(self, session: Session) -> None:
@@ -227,11 +241,24 @@ class Scenario:
             configs |= opening_configs(self.world, topic)
             if topic == EXPIRING_TOPIC:
                 configs |= {"segment.bytes": "2048", "retention.bytes": "6000"}
+            durability = self.durabilities[topic]
+            if durability != "default":
+                configs["durability"] = durability
             await create_topic(self.world, session, topic, partitions, configs)
+            if topic != self.switched and self._is_durable(durability):
+                self.world.note_durable(topic)
         configs = {"index.interval.bytes": "512", **ANY_TIME}
         configs |= window_configs(self.world, self.world.random_for("window"))
         await create_topic(self.world, session, DELAYED_TOPIC, 1, configs)
+        if self.world.is_durable_by_default:
+            self.world.note_durable(DELAYED_TOPIC)
+            self.world.note_durable(OFFSETS_TOPIC)
         session.close()
+
+    def _is_durable(self, durability: str) -> bool:
+        if durability == "default":
+            return self.world.is_durable_by_default
+        return durability == FSYNC
 
     def _start_client(self, name: str) -> None:
         self._incarnations[name] += 1

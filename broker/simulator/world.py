@@ -75,6 +75,13 @@ class World:
         self.full_topics: set[str] = set()
         self.uses_zstd = self.random_for("zstd").random() < 0.5
         self.wall = WallClock()
+        self.is_durable_by_default = True
+        self.durable_topics: set[str] = set()
+
+    def note_durable(self, label: str) -> None:
+        """A topic (its name and incarnation) has `durability=fsync`, and always will."""
+        self.durable_topics.add(label)
+        self.history.record(self.loop.time(), "durable", topic=label)
 
     def random_for(self, use: str) -> Random:
         """The stream of one use: the same for the same seed, whatever else was drawn."""

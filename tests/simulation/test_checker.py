@@ -88,6 +88,7 @@ BROKEN = {
     .poll(0, (0, "a"), reader="r@0")
     .poll(0, (0, "b"), reader="s@0"),
     "acknowledged is kept": Story().send("a", offset=0).final(0, 0),
+    "seen is kept": Story().send("a", outcome=INFO).poll(0, (0, "a")).final(0, 0),
     "nothing phantom": Story().poll(0, (0, "never sent")),
     "order of a producer": Story()
     .send("a", sequence=1, outcome=INFO)
@@ -223,6 +224,31 @@ def test_power_cut_takes_back_what_was_seen_but_brings_nothing_that_was_not_sent
     assert before().final(0, 1, (0, "a")).committed(1).broken() == set()
     assert before().final(0, 1, (0, "x")).broken() == {"nothing phantom"}
     assert before().committed(7).broken() == {"committed offset never moves back"}
+
+
+def test_power_cut_takes_nothing_of_a_durable_topic() -> None:
+    def before(*durable: str) -> Story:
+        story = Story()
+        for topic in durable:
+            story.history.record(0.0, "durable", topic=topic)
+        story.send("a", offset=0).poll(0, (0, "a"), watermark=1).commit(1)
+        story.history.record(0.0, "power cut")
+        return story
+
+    assert before("t").final(0, 1, (0, "a")).broken() == set()
+    assert before("t").final(0, 0).broken() == {"acknowledged is kept", "seen is kept"}
+    assert before("u").final(0, 0).broken() == set()
+    rewritten = before("t").send("b", offset=0, producer="q").final(0, 1, (0, "b"))
+    assert rewritten.broken() == {"one value per offset", "acknowledged is kept"}
+    assert before("t").committed(-1).broken() == set()
+    assert before("__consumer_offsets").committed(1).broken() == set()
+    lost = before("__consumer_offsets").committed(-1)
+    assert lost.broken() == {"committed offset never moves back"}
+
+
+def test_a_watermark_that_was_shown_is_reached_in_the_end() -> None:
+    assert Story().poll(0, watermark=2).final(0, 1, (0, "a")).broken() >= {"seen is kept"}
+    assert Story().poll(0, watermark=2).trim(3, start=3).final(3, 3).broken() == set()
 
 
 def test_question_asked_before_the_commit_may_be_answered_from_before() -> None:

@@ -1,0 +1,268 @@
+"""The tables of docs/durability.md, cell by cell: where a record is when its answer leaves, and
+what a kill and a power cut take. The broker is real, its disk is the simulated one, which knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+import pytest
+
+from broker.records.build import build_batch
+from broker.records.iterate import iterate_batches, iterate_records
+from broker.simulator.disk import Directory, DiskImage, Inode, Kept, PowerCut
+from broker.simulator.recycling import create_topic
+from broker.simulator.scenario import SETTINGS
+from broker.simulator.session import ClientError, Session
+from broker.simulator.world import BrokerHost, World, world_of
+from broker.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from broker.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+
+VALUE = b"the record of this test"
+DIRECTORY = "topics/t/partition-00"
+LOG = "00000000000000000000.log"
+ALL = -1
+FETCH_VERSION = 11
+PRODUCE_VERSION = 9
+EVERY_UNSYNCED_BYTE = PowerCut(lost_name_probability=1.0, kept=Kept.NOTHING)
+"""The worst that a power cut may take."""
+SLOW_DEVICE_S = 2.0
+
+
+class Place(NamedTuple):
+    """Where the record is."""
+
+    is_in_page_cache: bool
+    is_on_disk: bool
+
+
+def place_of(image: DiskImage) -> Place:
+    directory, file = image.find(DIRECTORY), image.find(f"{DIRECTORY}/{LOG}")
+    if not (isinstance(directory, Directory) and isinstance(file, Inode)):
+        return Place(is_in_page_cache=False, is_on_disk=False)
+    is_named = directory.synced.get(LOG) is file
+    return Place(VALUE in file.content, is_named and VALUE in file.synced)
+
+
+class Site:
+    """A broker on a machine, and one client."""
+
+    def __init__(self, world: World, host: BrokerHost, session: Session) -> None:
+        self.world = world
+        self.host = host
+        self.session = session
+
+    async def create(self, durability: str) -> None:
+        await create_topic(self.world, self.session, "t", 1, {"durability": durability})
+
+    async def produce(self, acks: int) -> None:
+        """Returns with the answer; with acks=0 when the request is with the network."""
+        batch = bytes(build_batch([(None, VALUE)], timestamp_ms=1_750_000_000_000))
+        request = ProduceRequest(
+            acks=acks,
+            timeout_ms=60_000,
+            topic_data=[
+                TopicProduceData(
+                    name="t", partition_data=[PartitionProduceData(index=0, records=batch)]
+                )
+            ],
+        )
+        if acks == 0:
+            await self.session.tell(request, PRODUCE_VERSION)
+            return
+        response = await self.session.ask(request, PRODUCE_VERSION, timeout_ms=60_000)
+        assert response.responses[0].partition_responses[0].error_code == 0
+
+    async def read(self, *, max_wait_ms: int = 0) -> list[bytes]:
+        """The values that a consumer gets; asks until the broker answers."""
+        wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+        request = FetchRequest(
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            topics=[FetchTopic(topic="t", partitions=[wanted])],
+        )
+        while True:
+            try:
+                response = await self.session.ask(request, FETCH_VERSION, timeout_ms=60_000)
+            except ClientError:
+                await self.session.back_off()
+                continue
+            (partition,) = response.responses[0].partitions
+            if partition.error_code == 0:
+                batches = iterate_batches(memoryview(partition.records or b""))
+                return [bytes(r.value or b"") for b in batches for r in iterate_records(b)]
+            await self.session.back_off()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(60):
+            while not condition():
+                await asyncio.sleep(0.001)
+
+    async def crash(self, *, takes_power: bool) -> None:
+        """The process is gone, and with the power all that no disk had confirmed; another starts
+        by itself.
+        """
+        self.host.kill()
+        if takes_power:
+            self.host.image.cut_power(EVERY_UNSYNCED_BYTE)
+        await self.until(lambda: self.host.is_serving)
+
+
+def at_a_site(work: Callable[[Site], Awaitable[None]]) -> None:
+    with world_of(7) as world:
+
+        async def main() -> None:
+            host = BrokerHost(world, {**SETTINGS, "log.retention.check.interval.ms": 3_600_000})
+            supervisor = world.loop.create_task(host.supervise())
+            node = world.node("client")
+            await world.loop.spawn(node.process, inside(host, Session(node)))
+            supervisor.cancel()
+
+        async def inside(host: BrokerHost, session: Session) -> None:
+            site = Site(world, host, session)
+            await site.until(lambda: host.is_serving)
+            await work(site)
+
+        world.run(lambda _world: main())
+        assert world.findings == []
+
+
+@pytest.mark.parametrize("durability", ["replicated", "fsync"])
+def test_acks_0_the_producer_goes_on_while_the_record_is_in_memory(durability: str) -> None:
+    async def work(site: Site) -> None:
+        await site.create(durability)
+        await site.produce(0)
+        assert place_of(site.host.image) == (False, False), "it is under way"
+        await site.until(lambda: place_of(site.host.image).is_in_page_cache)
+        assert await site.read(max_wait_ms=30_000) == [VALUE]
+
+    at_a_site(work)
+
+
+@pytest.mark.parametrize("acks", [1, ALL])
+def test_replicated_the_record_is_in_the_page_cache_at_the_answer_and_not_on_disk(
+    acks: int,
+) -> None:
+    async def work(site: Site) -> None:
+        await site.create("replicated")
+        await site.produce(acks)
+        assert place_of(site.host.image) == (True, False)
+        assert await site.read() == [VALUE], "and visible"
+
+    at_a_site(work)
+
+
+@pytest.mark.parametrize("acks", [1, ALL])
+def test_fsync_the_record_is_on_disk_at_the_answer(acks: int) -> None:
+    async def work(site: Site) -> None:
+        await site.create("fsync")
+        site.host.image.faults.latency_s_max = SLOW_DEVICE_S
+        await site.produce(acks)
+        assert place_of(site.host.image) == (True, True)
+        assert await site.read() == [VALUE], "and visible"
+
+    at_a_site(work)
+
+
+@pytest.mark.parametrize("acks", [0, 1, ALL])
+def test_fsync_nobody_sees_a_record_before_it_is_on_disk(acks: int) -> None:
+    async def work(site: Site) -> None:
+        await site.create("fsync")
+        site.host.image.faults.latency_s_max = SLOW_DEVICE_S
+        async with asyncio.TaskGroup() as group:
+            group.create_task(site.produce(acks))
+            await site.until(lambda: place_of(site.host.image).is_in_page_cache)
+            reading = Site(site.world, site.host, Session(site.session.node))
+            assert await reading.read() == []
+            assert place_of(site.host.image) == (True, False), "it was asked in time"
+            assert await reading.read(max_wait_ms=30_000) == [VALUE], "a waiting reader is woken"
+            assert place_of(site.host.image) == (True, True)
+
+    at_a_site(work)
+
+
+@pytest.mark.parametrize("durability", ["replicated", "fsync"])
+@pytest.mark.parametrize("acks", [1, ALL])
+def test_an_acknowledged_record_survives_a_kill(acks: int, durability: str) -> None:
+    async def work(site: Site) -> None:
+        await site.create(durability)
+        await site.produce(acks)
+        await site.crash(takes_power=False)
+        assert await site.read(max_wait_ms=30_000) == [VALUE]
+
+    at_a_site(work)
+
+
+@pytest.mark.parametrize("durability", ["replicated", "fsync"])
+@pytest.mark.parametrize("acks", [1, ALL])
+def test_an_acknowledged_record_survives_a_clean_stop_and_then_a_power_cut(
+    acks: int, durability: str
+) -> None:
+    async def work(site: Site) -> None:
+        await site.create(durability)
+        await site.produce(acks)
+        site.host.wanted = False
+        await site.host.stop()
+        site.host.wanted = True
+        await site.crash(takes_power=True)
+        assert await site.read(max_wait_ms=30_000) == [VALUE]
+
+    at_a_site(work)
+
+
+@pytest.mark.parametrize("acks", [1, ALL])
+def test_replicated_a_power_cut_may_take_an_acknowledged_record(acks: int) -> None:
+    async def work(site: Site) -> None:
+        await site.create("replicated")
+        await site.produce(acks)
+        await site.crash(takes_power=True)
+        assert await site.read() == []
+
+    at_a_site(work)
+
+
+@pytest.mark.parametrize("acks", [1, ALL])
+def test_fsync_a_power_cut_takes_nothing_that_was_acknowledged(acks: int) -> None:
+    async def work(site: Site) -> None:
+        await site.create("fsync")
+        await site.produce(acks)
+        await site.crash(takes_power=True)
+        assert await site.read(max_wait_ms=30_000) == [VALUE]
+
+    at_a_site(work)
+
+
+def test_fsync_a_power_cut_takes_nothing_that_was_seen_whatever_its_acks() -> None:
+    async def work(site: Site) -> None:
+        await site.create("fsync")
+        await site.produce(0)
+        assert await site.read(max_wait_ms=30_000) == [VALUE]
+        await site.crash(takes_power=True)
+        assert await site.read(max_wait_ms=30_000) == [VALUE]
+
+    at_a_site(work)
+
+
+def test_fsync_what_recovery_found_is_on_disk_before_it_is_seen() -> None:
+    """KAFKA-10101: killed between the write and the sync, read after the restart, power cut."""
+
+    async def work(site: Site) -> None:
+        await site.create("fsync")
+        site.host.image.faults.latency_s_max = SLOW_DEVICE_S
+        await site.produce(0)
+        await site.until(lambda: place_of(site.host.image).is_in_page_cache)
+        site.host.image.faults.latency_s_max = 0.01
+        await site.crash(takes_power=False)
+        seen = await site.read(max_wait_ms=30_000)
+        assert place_of(site.host.image).is_on_disk == (seen == [VALUE])
+        await site.crash(takes_power=True)
+        assert await site.read(max_wait_ms=30_000) == seen == [VALUE]
+
+    at_a_site(work)
