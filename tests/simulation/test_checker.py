@@ -112,8 +112,17 @@ BROKEN = {
 }
 
 
+OF_DELIVERY_WINDOWS = {
+    "visible end never moves back",
+    "not before its time",
+    "not after its end",
+    "only what is expired is passed",
+}
+"""Their histories are in test_delivery_window."""
+
+
 def test_every_rule_has_a_history_that_breaks_it() -> None:
-    assert set(BROKEN) == set(RULES)
+    assert set(BROKEN) | OF_DELIVERY_WINDOWS == set(RULES)
 
 
 @pytest.mark.parametrize("rule", sorted(BROKEN))
