@@ -31,9 +31,10 @@ _NO_TESTS: Final = 5
 
 
 class Stage(NamedTuple):
-    """`directories` are below tests/; () means every file and directory that no other stage has.
-    With `has_services` the console's settings name a PostgreSQL and a Redis that run beside it.
-    `arguments` go to pytest; a campaign is long and runs only when it is named.
+    """`directories` (or files) are below tests/; () means every file and directory that no other
+    stage has. With `has_services` the console's settings name a PostgreSQL and a Redis that run
+    beside it. `arguments` go to pytest; a campaign is long and runs only when it is named. What is
+    not `is_shared_out` runs in one process: its tests share an installation.
     """
 
     name: str
@@ -42,8 +43,26 @@ class Stage(NamedTuple):
     has_services: bool = False
     arguments: tuple[str, ...] = ()
     is_campaign: bool = False
+    is_shared_out: bool = True
 
 
+ON_SERVICES: Final = (
+    "accounts",
+    "audit",
+    "groups",
+    "live",
+    "samples",
+    "searches",
+    "tokens",
+    "users",
+)
+"""Tests of the console whose subject is the database, the tasks, the channels or live sockets."""
+SILENT: Final = (
+    "cluster_that_does_not_answer_is_told_and_the_form_is_kept",
+    "change_without_an_answer_can_be_undone",
+    "undo_without_an_answer_can_be_looked_at_again",
+)
+"""They wait for a cluster that says nothing: once, in the integration stage, is enough."""
 STAGES: Final = (
     Stage("unit", (), "each module by itself"),
     Stage("integration", ("console", "scenarios", "faults"), "real processes and services"),
@@ -52,18 +71,18 @@ STAGES: Final = (
     Stage("browser", ("browser",), "the console in Chromium"),
     Stage(
         "services",
-        ("console",),
-        "the console's tests on PostgreSQL and Redis (a campaign)",
+        tuple(f"console/test_{name}.py" for name in ON_SERVICES),
+        "the console on PostgreSQL and Redis: tests of database, tasks, channels and live sockets",
         has_services=True,
-        is_campaign=True,
-        arguments=tuple(f"--ignore=tests/console/test_{name}.py" for name in ("urls", "contract")),
+        arguments=tuple(f"--deselect=tests/console/test_groups.py::test_{name}" for name in SILENT),
     ),
     Stage(
         "services-all",
         ("console", "browser"),
-        "the same, the contract and the browser's tests included (a campaign)",
+        "all of the console's and the browser's tests on PostgreSQL and Redis (a campaign)",
         has_services=True,
         is_campaign=True,
+        is_shared_out=False,
     ),
 )
 
@@ -132,7 +151,7 @@ def paths(stage: Stage) -> list[str]:
     """What pytest is given for a stage, relative to the project's root."""
     tests = HOME / "tests"
     if stage.directories:
-        return [f"tests/{name}" for name in stage.directories if (tests / name).is_dir()]
+        return [f"tests/{name}" for name in stage.directories if (tests / name).exists()]
     elsewhere = {name for other in STAGES for name in other.directories}
     return [f"tests/{path.name}" for path in sorted(tests.iterdir()) if _is_unit(path, elsewhere)]
 
@@ -160,7 +179,8 @@ def _has_packages() -> bool:
 def _run(stage: Stage, rest: Sequence[str]) -> StageResult:
     print(f"\n== {stage.name}: {stage.proves}", flush=True)
     workers = min(WORKERS_MAX, os.cpu_count() or 1)
-    shared_out = ["-n", str(workers), "--dist", "loadfile"] if workers > 1 else []
+    is_shared_out = stage.is_shared_out and workers > 1
+    shared_out = ["-n", str(workers), "--dist", "loadfile"] if is_shared_out else []
     arguments = [*shared_out, *stage.arguments, *rest, *paths(stage)]
     return _pytest(stage.name, arguments, has_services=stage.has_services)
 

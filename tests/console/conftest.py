@@ -49,9 +49,12 @@ def _is_ours(item: pytest.Item) -> bool:
 
 
 @pytest.fixture(scope="session")
-def django_db_modify_db_settings(tmp_path_factory: pytest.TempPathFactory) -> None:
+def django_db_modify_db_settings(
+    tmp_path_factory: pytest.TempPathFactory, django_db_modify_db_settings_parallel_suffix: None
+) -> None:
     """The test databases are files, as in the product: SQLite in memory, shared by threads, fails
-    at once where a file waits for the other writer.
+    at once where a file waits for the other writer. On PostgreSQL, each process of the tests has
+    one of its own.
     """
     directory = tmp_path_factory.mktemp("databases")
     for alias in connections:

@@ -73,7 +73,13 @@ def test_expired_link_is_worthless() -> None:
 
 
 @pytest.mark.parametrize(
-    "token", ["", "x", "a:b:c", signing.TimestampSigner(salt="other").sign("a")]
+    "token",
+    [
+        "",
+        "x",
+        "a:b:c",
+        pytest.param(signing.TimestampSigner(salt="other").sign("a"), id="signed-for-another-use"),
+    ],
 )
 def test_forged_link_is_worthless(token: str) -> None:
     assert not owner_of(token)

@@ -238,7 +238,8 @@ def test_cancelling_stops_the_slice_that_runs_and_keeps_what_was_found(
     operator: Client, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = world.topic(partitions=1, records=0)
-    put(world, topic, [(b"key", bytes(2_000)) for _ in range(6_000)])
+    for _ in range(300):  # batches: each is fetched, and saved, by itself
+        put(world, topic, [(b"key", bytes(2_000)) for _ in range(20)])
     monkeypatch.setattr(slices, "SAVE_EVERY_S", 0.0)
     monkeypatch.setattr(slices, "FETCH_BYTES", 1)
     monkeypatch.setattr(slices, "SLICE_S", 60.0)
