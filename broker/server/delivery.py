@@ -154,7 +154,7 @@ class DeliveryWindow:
         if self._delay_ms == 0:
             self._host.publish(size)
         elif was_at_end and len(self._host.parked):
-            self._arm(self._delay_ms)  # written just now, or a moment ago
+            self.on_parked()  # it may have been written well before
 
     def on_parked(self) -> None:
         """A fetch waits here: wake it when a record comes due."""

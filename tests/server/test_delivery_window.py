@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
@@ -39,6 +40,11 @@ from broker.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
+)
+from broker.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
 )
 from tests.server.test_produce_fetch import values
 from tests.support.broker_process import BrokerProcess
@@ -315,6 +321,78 @@ def test_a_restart_computes_the_window_again_from_times(
             assert bounds(client, "rung") == (0, 0)  # by their times nothing is due
             set_live(client, "rung", delivery_delay_ms="1")
             assert bounds(client, "rung") == (0, 50)
+
+
+# metrics
+
+
+def metric(broker: BrokerProcess, name: str, topic: str) -> float | None:
+    """The value of the topic's partition 0, None when there is no such sample."""
+    with urllib.request.urlopen(f"{broker.metrics_url}/metrics", timeout=20) as answer:
+        lines = answer.read().decode().splitlines()
+    wanted = [line for line in lines if line.startswith(f"{name}{{") and f'"{topic}"' in line]
+    return float(wanted[0].rpartition(" ")[2]) if wanted else None
+
+
+def commit(client: WireClient, topic: str, offset: int) -> None:
+    """For a group of the topic's name; waits for its coordinator."""
+    row = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+    request = OffsetCommitRequest(
+        group_id=topic,
+        generation_id_or_member_epoch=-1,
+        topics=[OffsetCommitRequestTopic(name=topic, partitions=[row])],
+    )
+    find = FindCoordinatorRequest(key=topic, key_type=0)
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        client.call(api.FIND_COORDINATOR, 3, find)
+        answer = client.call(api.OFFSET_COMMIT, 8, request).topics[0].partitions[0]
+        if answer.error_code == 0:
+            return
+        assert time.monotonic() < deadline, f"no commit: error {answer.error_code}"
+        time.sleep(0.05)
+
+
+def test_metrics_count_what_is_hidden_and_lag_is_that_of_the_window(
+    broker: BrokerProcess, client: WireClient, topic: str
+) -> None:
+    client.create_topic(topic, delivery_ttl_ms="1500", **WINDOW)
+    put(client, topic, "a", "b", "c")
+    commit(client, topic, 1)
+    wait_for_bounds(client, topic, (3, 3))
+    assert metric(broker, "hermes_delivery_expired_records", topic) == 3
+    assert metric(broker, "hermes_group_lag_records", topic) == 0
+    assert metric(broker, "hermes_group_oldest_unread_seconds", topic) == 0
+    set_live(client, topic, delivery_ttl_ms="7200000", delivery_delay_ms=HOUR_MS)
+    put(client, topic, "d")
+    assert metric(broker, "hermes_delivery_expired_records", topic) == 0
+    assert metric(broker, "hermes_delivery_delayed_records", topic) == 1
+    assert metric(broker, "hermes_group_lag_records", topic) == 2
+    assert metric(broker, "hermes_high_watermark", topic) == 4
+
+
+def test_age_of_the_oldest_unread_record_begins_when_it_comes_due(
+    broker: BrokerProcess, client: WireClient, topic: str
+) -> None:
+    client.create_topic(topic, delivery_delay_ms="3000", **WINDOW)
+    put(client, topic, "a")
+    commit(client, topic, 0)
+    assert metric(broker, "hermes_group_oldest_unread_seconds", topic) == 0
+    assert client.fetch(topic, 0, max_wait_ms=20_000).high_watermark == 1
+    woke = time.monotonic()
+    age = metric(broker, "hermes_group_oldest_unread_seconds", topic)
+    assert age is not None
+    assert 0 <= age <= time.monotonic() - woke + 1.5, "it waits since it came due, not its append"
+    assert metric(broker, "hermes_group_lag_records", topic) == 1
+
+
+def test_topics_without_a_window_have_no_such_samples(
+    broker: BrokerProcess, client: WireClient, topic: str
+) -> None:
+    client.create_topic(topic, **WINDOW)
+    put(client, topic, "a")
+    assert metric(broker, "hermes_delivery_delayed_records", topic) is None
+    assert metric(broker, "hermes_high_watermark", topic) == 1
 
 
 # settings

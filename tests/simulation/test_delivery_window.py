@@ -11,6 +11,7 @@ import pytest
 from broker.records.build import build_batch
 from broker.server.delivery import WAKE_INTERVAL_MS, DeliveryWindow
 from broker.simulator.checker import check
+from broker.simulator.fetching import stamps_from
 from broker.simulator.history import OK, Event
 from broker.simulator.recycling import create_topic
 from broker.simulator.scenario import SETTINGS
@@ -113,6 +114,24 @@ def test_a_waiting_fetch_wakes_when_its_record_comes_due(seed: int) -> None:
         assert -NETWORK_MS_MAX <= late_ms <= NETWORK_MS_MAX
         assert answer.high_watermark == 1
         assert answer.records
+
+    run(seed, scenario)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_record_comes_due_by_its_stamp_however_late_it_was_synced(seed: int) -> None:
+    """Half a second from the write to the watermark, which the waiting fetch must not feel."""
+
+    async def scenario(rig: Rig) -> None:
+        rig.host.image.faults.latency_s_max = 1.0
+        async with asyncio.TaskGroup() as group:
+            waiting = group.create_task(rig.fetch(0, session=Session(rig.node)))
+            await asyncio.sleep(0.2)
+            await rig.put("a")
+            answer = await waiting
+        (stamp,) = stamps_from(answer, 0)
+        late_ms = rig.node.clock.wall_ms() - stamp - DELAY_MS
+        assert 0 <= late_ms <= NETWORK_MS_MAX
 
     run(seed, scenario)
 
