@@ -168,6 +168,8 @@ class DeliveryWindow:
 
     def configure(self, settings: TopicSettings) -> None:
         """The topic's settings changed; the topic still has a window."""
+        if (self._delay_ms, self._ttl_ms) == (settings.delivery_delay_ms, settings.delivery_ttl_ms):
+            return
         if self._delay_ms == 0:
             self._due.raise_to(self._high_watermark)
         old_ttl_ms, self._ttl_ms = self._ttl_ms, settings.delivery_ttl_ms

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -16,8 +17,8 @@ from broker.model import NO_TOPIC_ID, TopicId
 from broker.server.topic_store import StoredTopic
 
 _log = structlog.get_logger("hermes.catalog")
-_INTERNAL_OVERRIDES: Final = {"delivery.delay.ms": "0", "delivery.ttl.ms": "-1"}
-"""Of topics that the broker reads itself, whatever the defaults for others are."""
+_NO_WINDOW: Final = {"delivery.delay.ms": "0", "delivery.ttl.ms": "-1"}
+"""Of topics that the broker reads itself, and where a window does not go with other settings."""
 _LENIENT_PASSES: Final = 2
 """What needs another setting may stand before it."""
 
@@ -145,7 +146,7 @@ def with_overrides(topic: Topic, defaults: TopicSettings, overrides: Mapping[str
 
 def in_force(overrides: Mapping[str, str], *, is_internal: bool) -> Mapping[str, str]:
     """A topic's overrides, with those that every internal topic has."""
-    return {**overrides, **_INTERNAL_OVERRIDES} if is_internal else overrides
+    return {**overrides, **_NO_WINDOW} if is_internal else overrides
 
 
 def clashes(topic: Topic, present: TopicSettings, wanted: TopicSettings) -> Sequence[str]:
@@ -175,7 +176,9 @@ def lenient_settings(
         return topic_settings(defaults, overrides)
     except ConfigError as error:
         _log.error("stored settings are left out", topic=topic, problems=error.problems)
-    settings = defaults
+    with suppress(ConfigError):  # the window goes before what retention and compaction follow
+        return topic_settings(defaults, {**overrides, **_NO_WINDOW})
+    settings = topic_settings(defaults, _NO_WINDOW)
     for name, value in [*overrides.items()] * _LENIENT_PASSES:
         try:
             settings = topic_settings(settings, {name: value})
