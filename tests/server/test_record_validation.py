@@ -10,7 +10,6 @@ import random
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from urllib.request import urlopen
 
 import pytest
 
@@ -33,6 +32,7 @@ from broker.wire.messages.produce import (
     TopicProduceData,
 )
 from tests.support.broker_process import BrokerProcess
+from tests.support.opened import opened_batches
 from tests.support.wire_client import WireClient, batch_of
 
 NAMES = itertools.count()
@@ -80,13 +80,6 @@ def stored(client: WireClient, topic: str, partition: int = 0) -> list[bytes | N
         for batch in iterate_batches(bytes(answer.records)):
             found.append(next(iter(iterate_records(batch, size_max=64 << 20))).value)
             offset = read_header(batch).next_offset
-
-
-def opened(broker: BrokerProcess, place: str) -> int:
-    with urlopen(f"{broker.metrics_url}/metrics") as answer:
-        lines = answer.read().decode().splitlines()
-    wanted = f'hermes_batches_opened_total{{place="{place}"}} '
-    return sum(int(float(line.split()[-1])) for line in lines if line.startswith(wanted))
 
 
 @pytest.mark.parametrize("count", [3, BIG_COUNT])
@@ -169,7 +162,7 @@ def test_batches_stay_in_order_whatever_waits_for_the_worker(
     broker: BrokerProcess, client: WireClient, acks: int
 ) -> None:
     topic = full_topic(client)
-    before = opened(broker, "worker")
+    before = opened_batches(broker, "worker")
     chance = random.Random(7)
     markers = [b"%d" % number for number in range(60)]
     for number, marker in enumerate(markers):
@@ -183,7 +176,7 @@ def test_batches_stay_in_order_whatever_waits_for_the_worker(
     else:
         wait_until(lambda: len(stored(client, topic)) == len(markers))
     assert stored(client, topic) == markers
-    assert opened(broker, "worker") > before
+    assert opened_batches(broker, "worker") > before
 
 
 def test_an_idempotent_producer_keeps_its_sequence_with_five_in_flight(client: WireClient) -> None:
@@ -249,9 +242,9 @@ def test_a_topic_deleted_while_its_batch_waits_is_answered_as_unknown(
     topic = full_topic(client, max_message_bytes=str(32 << 20))
     slow = big(b"slow", 249_000)
     with WireClient(broker.kafka_port, 60) as other:
-        before = opened(broker, "worker")
+        before = opened_batches(broker, "worker")
         other.send_batch(topic, slow)
-        wait_until(lambda: opened(broker, "worker") > before)
+        wait_until(lambda: opened_batches(broker, "worker") > before)
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)], timeout_ms=10_000)
         assert client.call(api.DELETE_TOPICS, 6, request).responses[0].error_code == 0
         answer = other.receive().responses[0].partition_responses[0]
@@ -284,9 +277,9 @@ def test_a_worker_that_dies_is_asked_again_or_the_client_is_told_to_repeat(
     assert client.produce(topic, big(b"0")).error_code == 0
     killed = 0
     for number in range(1, 6):
-        before = opened(broker, "worker")
+        before = opened_batches(broker, "worker")
         client.send_batch(topic, big(b"%d" % number, 100_000))
-        wait_until(lambda before=before: opened(broker, "worker") > before)  # type: ignore[misc]
+        wait_until(lambda before=before: opened_batches(broker, "worker") > before)
         for pid in children_of(broker.pid):
             os.kill(pid, 9)
             killed += 1
@@ -311,7 +304,7 @@ def test_a_stopping_broker_does_not_wait_for_the_worker(
             topic = full_topic(client, max_message_bytes=str(32 << 20))
             assert client.produce(topic, small(b"first")).error_code == 0
             client.send_batch(topic, big(b"waits", 240_000))
-            wait_until(lambda: opened(process, "worker") > 0)
+            wait_until(lambda: opened_batches(process, "worker") > 0)
             began = time.monotonic()
             assert process.terminate() == 0
             assert time.monotonic() - began < 15
