@@ -154,6 +154,13 @@ class ErrorCode(IntEnum):
     CONTROLLER_ID_NOT_REGISTERED = 136
 
 
+OF_ONE_RECORD: Final = frozenset(
+    {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP}
+)
+"""A batch is refused whole with one of these, nothing of it is stored, and often one record alone
+is why: a sender that cuts the batch in halves finds it, and the others are stored.
+"""
+
 RETRIABLE: Final = frozenset(
     {
         ErrorCode.CORRUPT_MESSAGE,

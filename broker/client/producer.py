@@ -18,7 +18,7 @@ from broker.client.cluster import ANY_NODE, Cluster
 from broker.client.failure import BrokerRefusal, ClientError, TimedOut
 from broker.client.lane import Delivery, Lane, RecordMetadata, record_size
 from broker.client.partitioner import StickyPartitioner, murmur2_partition
-from broker.errors import ErrorCode, error_code
+from broker.errors import OF_ONE_RECORD, ErrorCode, error_code
 from broker.model import NO_PRODUCER_ID
 from broker.records.build import NewRecord
 from broker.runtime.tasks import TaskScope
@@ -364,7 +364,7 @@ class Producer:
             offset = row.base_offset if code is ErrorCode.NONE else -1
             self._release(lane.succeed(offset, row.log_append_time_ms))
             return
-        if code is ErrorCode.MESSAGE_TOO_LARGE and lane.split_head():
+        if code in OF_ONE_RECORD and lane.split_head():
             return
         batch = lane.queue[0]
         subject = f"{lane.topic}-{lane.partition}"

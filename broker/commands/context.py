@@ -24,7 +24,8 @@ HINTS: Final = {
     ErrorCode.TOPIC_ALREADY_EXISTS: " Choose another name, or add --if-not-exists.",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: " Ask who owns the topic for the right to do this.",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: " Ask who owns the group for the right to do this.",
-    ErrorCode.MESSAGE_TOO_LARGE: " The topic's max.message.bytes is the limit.",
+    ErrorCode.MESSAGE_TOO_LARGE: " The topic's max.message.bytes (or max.record.bytes) is "
+    "the limit.",
 }
 """What to do about a refusal."""
 

@@ -48,6 +48,7 @@ _ROWS: Final = (
     Kind("UNSUPPORTED_MEDIA_TYPE", 415, "The body must be plain JSON"),
     Kind("OFFSET_OUT_OF_RANGE", 416, "The partition holds no such offset"),
     Kind("EXPECTATION_FAILED", 417, "This expectation is not met"),
+    Kind("MESSAGE_REFUSED", 422, "The topic does not take this message"),
     Kind("THROTTLED", 429, "Too much at once", 1),
     Kind("HEADERS_TOO_LARGE", 431, "The request's head is too large"),
     Kind("INTERNAL_ERROR", 500, "The gateway has a bug"),
@@ -130,7 +131,8 @@ _BY_ERROR: Final[Mapping[ErrorCode, tuple[str, str]]] = {
     ),
     ErrorCode.MESSAGE_TOO_LARGE: (
         "MESSAGE_TOO_LARGE",
-        "larger than the topic's max.message.bytes: send less, or raise that setting",
+        "larger than the topic's max.message.bytes or max.record.bytes: send less, or raise that "
+        "setting",
     ),
     ErrorCode.RECORD_LIST_TOO_LARGE: (
         "MESSAGE_TOO_LARGE",
@@ -176,6 +178,10 @@ _BY_ERROR: Final[Mapping[ErrorCode, tuple[str, str]]] = {
 }
 
 
+_REFUSED_FOR_GOOD: Final = frozenset({ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP})
+"""The cluster's own words say why."""
+
+
 def problem_of(error: ClientError, subject: str, *, field: str | None = None) -> Problem:
     """How a failed call to the cluster is answered. `subject` is what was asked, for the detail."""
     if isinstance(error, BrokerRefusal):
@@ -183,6 +189,8 @@ def problem_of(error: ClientError, subject: str, *, field: str | None = None) ->
         if row is not None:
             code, advice = row
             return Problem(code, f"{subject}: {advice}", field=field)
+        if error.code in _REFUSED_FOR_GOOD:
+            return Problem("MESSAGE_REFUSED", f"{subject}: {error}", field=field)
         if not error.is_retriable:
             detail = f"{subject}: the cluster answered {error.code.name} ({error})"
             return Problem("CLUSTER_REFUSED", detail, field=field)

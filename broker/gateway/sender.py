@@ -16,7 +16,7 @@ import structlog
 
 from broker.client.cluster import Cluster
 from broker.client.failure import BrokerRefusal, ClientError
-from broker.errors import ErrorCode, error_code
+from broker.errors import OF_ONE_RECORD, ErrorCode, error_code
 from broker.gateway.lane import Answer, Batch, Lane, Put
 from broker.gateway.problem import Problem, problem_of
 from broker.model import TopicPartition
@@ -349,7 +349,7 @@ class Sender:
             return
         if code not in _UNKNOWN_OUTCOME:
             batch.is_unknown = was_unknown
-        if code is ErrorCode.MESSAGE_TOO_LARGE and not was_unknown and lane.split_head():
+        if code in OF_ONE_RECORD and not was_unknown and lane.split_head():
             return
         if code in _MOVED:
             self._cluster.forget_topic(lane.where.topic)

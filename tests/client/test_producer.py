@@ -126,6 +126,24 @@ async def test_a_record_too_large_is_refused_and_the_next_is_stored(
     await producer.close()
 
 
+async def test_a_record_that_the_topic_refuses_fails_alone(cluster: Cluster, name: str) -> None:
+    settings = {"record.validation": "full", "cleanup.policy": "compact"}
+    await admin.create_topics(cluster, [NewTopic(name, 1, 1, settings)])
+    producer = Producer(cluster)
+    await producer.start()
+    keys = [b"key" if number != 13 else None for number in range(30)]
+    futures = [await producer.send(name, b"v", key=key, partition=0) for key in keys]
+    outcomes = await asyncio.gather(*futures, return_exceptions=True)
+    (refused,) = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+    assert refused is outcomes[13]
+    assert isinstance(refused, BrokerRefusal)
+    assert refused.code is ErrorCode.INVALID_RECORD
+    assert "key" in str(refused)
+    stored = [outcome.offset for outcome in outcomes if not isinstance(outcome, BaseException)]
+    assert stored == list(range(29))
+    await producer.close()
+
+
 async def test_a_batch_too_large_is_cut(cluster: Cluster, name: str) -> None:
     await admin.create_topics(cluster, [NewTopic(name, 1, 1, {"max.message.bytes": "1000"})])
     producer = Producer(cluster)

@@ -341,3 +341,22 @@ def test_a_message_that_the_topic_does_not_take_is_refused_alone(
     codes = [row.get("problem", {}).get("code") for row in reply.json["results"]]
     assert codes == [None, "MESSAGE_TOO_LARGE", None]
     assert len(read_all(bootstrap, topic)) == 2
+
+
+def test_a_message_with_a_record_that_the_topic_refuses_is_refused_alone(
+    gateway: GatewayProcess, bootstrap: str, new_topic: NewTopic
+) -> None:
+    topic = new_topic(record_validation="full", max_record_bytes="500", max_record_headers="3")
+    rows = [
+        {"body": "A" * 40, "headers": {str(number): "" for number in range(5)}},
+        *({"body": "B" * 40} for _ in range(9)),
+        {"body": "A" * 800},
+        {"body": "B" * 40},
+    ]
+    reply = gateway.put_batch(rows, topic=topic)
+    assert reply.status == 207
+    problems = [row.get("problem", {}) for row in reply.json["results"]]
+    codes = [problem.get("code") for problem in problems]
+    assert codes == ["MESSAGE_REFUSED", *[None] * 9, "MESSAGE_TOO_LARGE", None]
+    assert "max.record.headers allows 3" in problems[0]["detail"]
+    assert len(read_all(bootstrap, topic)) == 10
