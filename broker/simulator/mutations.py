@@ -23,7 +23,7 @@ from broker.log.recovery import _Recovery
 from broker.log.window import Boundary
 from broker.ports import DiskFault, DiskFile
 from broker.records.intake import Intake
-from broker.server import fetch_answers, fetching
+from broker.server import fetch_answers, fetching, partition
 from broker.server.connection import Connection
 from broker.server.delivery import DeliveryWindow
 from broker.server.groups.shard import RunningShard
@@ -120,10 +120,10 @@ def _keep_torn_tail(_original: Any) -> Any:
 
 
 def _acknowledge_failed_write(original: Callable[..., None]) -> Callable[..., None]:
-    def fail(self: Partition, acks: Any, _error: ErrorCode) -> None:
-        original(self, acks, ErrorCode.NONE)
+    def fail_acks(acks: Any, _error: ErrorCode) -> None:
+        original(acks, ErrorCode.NONE)
 
-    return fail
+    return fail_acks
 
 
 def _take_any_commit(_original: Any) -> Any:
@@ -282,7 +282,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     ),
     "acknowledge-failed-write": Mutation(
         "a full disk is answered with success",
-        (Patch(Partition, "_fail", _acknowledge_failed_write),),
+        (Patch(partition, "fail_acks", _acknowledge_failed_write),),
         {"full": 1},
     ),
     "any-generation": Mutation(
