@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import cache
 from typing import Final
 
 from django import template
@@ -17,7 +18,7 @@ from hermes_console.clusters import Cluster
 from hermes_console.curl import curl
 from hermes_console.icons import ICONS
 from hermes_console.samples.read import LagPoint
-from hermes_console.samples.snapshot import ClusterSnapshot, Verdict
+from hermes_console.samples.snapshot import ClusterSnapshot, GroupSummary, Verdict
 from hermes_console.storagealarms import storage_alarms
 
 DAY_S: Final = 86_400
@@ -47,6 +48,7 @@ register.filter("duration", words.duration)
 
 
 @register.simple_tag
+@cache
 def icon(name: str) -> SafeString:
     """An inline SVG; the text beside it carries the meaning."""
     strokes = mark_safe(ICONS[name])  # noqa: S308  our own table
@@ -57,6 +59,7 @@ def icon(name: str) -> SafeString:
 
 
 @register.simple_tag
+@cache
 def verdict(value: Verdict) -> SafeString:
     """A badge: icon, word and colour."""
     return format_html(
@@ -65,6 +68,36 @@ def verdict(value: Verdict) -> SafeString:
         icon(value.value),
         VERDICT_WORDS[value],
     )
+
+
+UNKNOWN: Final = mark_safe('<span class="quiet">unknown</span>')
+AT_LEAST: Final = mark_safe(
+    '<abbr title="at least: the console has not watched for longer">≥</abbr> '
+)
+
+
+@register.simple_tag
+def behind(seconds: float | None, is_at_least: bool) -> SafeString:  # noqa: FBT001  a template's
+    """How long the oldest unread message waits. A tag, no included template: it stands in every row
+    of tables that are rendered anew with each sample.
+    """
+    if seconds is None:
+        return UNKNOWN
+    return format_html("{}{}", AT_LEAST if is_at_least else "", words.duration(seconds))
+
+
+@register.simple_tag
+def drain(group: GroupSummary) -> SafeString:
+    """When nothing waits any more at this pace."""
+    if group.lag is None or group.slope_per_s is None:
+        return UNKNOWN
+    if group.drain_seconds is not None and group.drain_seconds >= 1:
+        return format_html("{}", words.duration(group.drain_seconds))
+    if group.keeps_up:
+        word = "keeps up"
+    else:
+        word = "grows just now" if group.verdict is Verdict.FINE else "not at this pace"
+    return format_html('<span class="quiet">{}</span>', word)
 
 
 @register.filter

@@ -26,6 +26,7 @@ from hermes_console.logs import ExpectedRefusals
         "topics/orders/delete",
         "topics/orders/delete-records",
         "brokers/0/settings",
+        "messages/orders/produce",
         "groups/create",
         "groups/app/reset",
         "groups/app/delete",

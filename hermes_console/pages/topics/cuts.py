@@ -12,7 +12,7 @@ from hermes_console import words
 from hermes_console.accounts.actor import actor_of
 from hermes_console.accounts.rights import Right
 from hermes_console.clusters import Cluster
-from hermes_console.errors import Refused
+from hermes_console.errors import Refused, sentence
 from hermes_console.operations import topics
 from hermes_console.operations.topics_impact import Cut, offsets_before_time, plan_cuts, total
 from hermes_console.operations.topics_read import Topic
@@ -76,7 +76,8 @@ def _say_deleted(
         messages.success(request, f"Deleted {about}{count} from {where} of {topic.name}.")
     for partition, answer in sorted(answers.items()):
         if isinstance(answer, BrokerRefusal):
-            messages.error(request, f"Partition {partition}: nothing was deleted. {answer}")
+            why = sentence(str(answer))
+            messages.error(request, f"Partition {partition}: nothing was deleted. {why}")
 
 
 def _wanted(cluster: Cluster, topic: Topic, form: CutForm) -> dict[int, int]:
