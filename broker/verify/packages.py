@@ -28,6 +28,13 @@ PACKAGES: Final = (
     SystemPackage("kcat", ("kcat", "kafkacat"), "conformance: kcat"),
     SystemPackage("faketime", ("faketime",), "faults: a wall clock that jumps"),
     SystemPackage("strace", ("strace",), "faults: a disk that fails"),
+    SystemPackage(
+        "e2fsprogs",
+        ("mkfs.ext4", "/usr/sbin/mkfs.ext4", "/sbin/mkfs.ext4"),
+        "faults: a disk that loses power",
+    ),
+    SystemPackage("mount", ("mount", "/bin/mount"), "faults: small disks"),
+    SystemPackage("util-linux", ("prlimit",), "faults: few descriptors, little memory"),
     SystemPackage("zsh", ("zsh",), "completion of the command line in zsh"),
     SystemPackage("fish", ("fish",), "completion of the command line in fish"),
     SystemPackage("redis-server", ("redis-server",), "the console on Redis"),

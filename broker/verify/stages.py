@@ -70,6 +70,12 @@ STAGES: Final = (
     Stage("conformance", ("conformance",), "clients, suites and tools of other projects"),
     Stage("browser", ("browser",), "the console in Chromium"),
     Stage(
+        "power",
+        ("campaigns",),
+        "50 losses of power under load on ext4, judged by the simulator's checker (a campaign)",
+        is_campaign=True,
+    ),
+    Stage(
         "services",
         tuple(f"console/test_{name}.py" for name in ON_SERVICES),
         "the console on PostgreSQL and Redis: tests of database, tasks, channels and live sockets",
