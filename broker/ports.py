@@ -28,6 +28,16 @@ class DiskFull(DiskFault):
     may succeed.
     """
 
+    summary = "the disk is full; writes are refused until there is space"
+
+
+class NoDescriptor(DiskFull):
+    """The process has as many files open as it may (EMFILE, ENFILE): nothing was done, later calls
+    may succeed.
+    """
+
+    summary = "no more files can be opened; what needs one is refused until one is closed"
+
 
 class Clock(Protocol):
     """Two hands, never mixed."""
@@ -160,6 +170,9 @@ class Disk(Protocol):
         """What this process may still write, of the file system's `total_bytes`."""
 
     def total_bytes(self) -> int: ...
+
+    def open_files_max(self) -> int:
+        """Files and connections that this process may have open at a time."""
 
 
 class Transport(Protocol):

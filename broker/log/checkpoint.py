@@ -14,7 +14,7 @@ from broker.log.epochs import encode_epochs
 from broker.log.recovery import Recovered
 from broker.log.segment import Segment
 from broker.log.snapshot import Snapshot, encode_snapshot
-from broker.ports import DiskFault, DiskFull
+from broker.ports import DiskFault, DiskFull, NoDescriptor
 
 if TYPE_CHECKING:
     from broker.log.partition_log import PartitionLog
@@ -109,6 +109,8 @@ class Checkpoints:
                 await segment.sync()
             if mark.names_changed > self._names_synced:
                 await log.disk.sync_directory(log.directory)
+        except NoDescriptor:
+            raise  # nothing was asked of the device
         except DiskFull as full:  # as final as any fault: the pages count as written now
             fault = DiskFault(full.path, f"at a sync: {full.reason}")
             log.go_offline(fault)

@@ -15,7 +15,7 @@ from broker.log.damage import Damaged
 from broker.log.reach import Want
 from broker.log.reading import ReadResult
 from broker.log.survey import survey
-from broker.ports import DiskFault
+from broker.ports import DiskFault, NoDescriptor
 
 if TYPE_CHECKING:
     from broker.log.partition_log import PartitionLog
@@ -95,6 +95,9 @@ def refused(log: PartitionLog, fault: DiskFault | FileNotFoundError | Refusal) -
         if fault.code == ErrorCode.KAFKA_STORAGE_ERROR or isinstance(fault, Damaged):
             log.note_damage(fault.message)
         return fault
+    if isinstance(fault, NoDescriptor):
+        log.open_segments.close_idle()
+        return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(fault))
     reason = (
         f"{fault}" if isinstance(fault, DiskFault) else f"a segment of {log.directory} is missing"
     )

@@ -5,6 +5,7 @@ Not here: the active segment, which stays open. A segment's times are small and 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from broker.log.index import Times
@@ -22,12 +23,15 @@ SIZES_PER_STEP: Final = 100
 
 
 class OpenSegments:
-    """The last used ones, newest last."""
+    """The last used ones, newest last. `make_room` is called when descriptors are short: whoever
+    has several logs has all of them give back theirs.
+    """
 
-    __slots__ = ("_recent",)
+    __slots__ = ("_recent", "make_room")
 
     def __init__(self) -> None:
         self._recent: list[Segment] = []
+        self.make_room: Callable[[], None] = self.close_idle
 
     def touch(self, segment: Segment) -> None:
         """`segment`, a closed one, is used now; the least recent one beyond the limit is closed."""
@@ -39,6 +43,13 @@ class OpenSegments:
             oldest = recent.pop(0)
             oldest.close_file()
             oldest.index = None
+
+    def close_idle(self) -> None:
+        """Descriptors are short: give back all that nobody uses now."""
+        for segment in self._recent:
+            segment.close_file()
+            segment.index = None
+        self._recent.clear()
 
     def forget(self, segment: Segment) -> None:
         """`segment` left the log or became the active one."""

@@ -20,7 +20,8 @@ from itertools import count
 from pathlib import Path
 from typing import Final, TypeVar
 
-from broker.ports import Buffer, DiskFault, DiskFull
+from broker.ports import Buffer, DiskFault, DiskFull, NoDescriptor
+from broker.runtime.descriptors import descriptor_limit
 from broker.runtime.directory_lock import DirectoryLock
 from broker.runtime.linux import has_honest_syncfs, sync_file_system
 from broker.runtime.outside_reader import FileReader
@@ -152,6 +153,9 @@ class SystemDisk:
         with _mapped(str(self.root)):
             found = os.statvfs(self.root)
             return found.f_blocks * found.f_frsize
+
+    def open_files_max(self) -> int:
+        return descriptor_limit()
 
     async def run_read(self, path: str, function: Callable[..., T], *arguments: object) -> T:
         """A call of this module in a reader thread."""
@@ -374,7 +378,7 @@ def _fault(path: str, error: OSError) -> DiskFault:
     if error.errno in _FULL:
         return DiskFull(path, f"{reason}: free some space or shorten the retention")
     if error.errno in (errno.EMFILE, errno.ENFILE):
-        return DiskFault(path, f"{reason}: raise the limit on open files (ulimit -n)")
+        return NoDescriptor(path, f"{reason}: raise the limit on open files (ulimit -n)")
     return DiskFault(path, reason)
 
 

@@ -27,6 +27,7 @@ from broker.model import TopicId
 from broker.ports import DiskFault, MetastoreFault
 from broker.server import topic_store
 from broker.server.broker_configs import BrokerConfigs
+from broker.server.limits import partition_files_max
 from broker.server.metadata_answers import MetadataAnswers
 from broker.server.producer_ids import ProducerIds
 from broker.server.topic_rules import ClusterFacts, WantedTopic, decide_create, decide_grow
@@ -423,6 +424,10 @@ class Catalog:
             topic_names=self._topics.names(),
             partition_count=self._topics.partition_count,
             partition_count_max=self._broker.settings.hermes_partitions_max,
+            partition_file_count_max=partition_files_max(
+                self._broker.disk.open_files_max(),
+                self._broker.settings.hermes_descriptors_reserved,
+            ),
             default_partition_count=self._broker.settings.num_partitions,
         )
 

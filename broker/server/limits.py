@@ -81,6 +81,18 @@ FETCH_MEMORY_BYTES: Final = 256 << 20
 """Records on their way to clients that have not taken them yet, of all connections."""
 
 
+def reserved_descriptors(limit: int, wanted: int) -> int:
+    """What connections may not take of `limit` descriptors: storage needs one for each step."""
+    return min(wanted, limit // DESCRIPTORS_RESERVED_SHARE)
+
+
+def partition_files_max(limit: int, reserved: int) -> int:
+    """Partitions that may keep a file open: as much as storage's reserve is left for its steps, and
+    as much again for connections.
+    """
+    return limit - 2 * reserved_descriptors(limit, reserved)
+
+
 class MemoryBudget:
     """Bytes that many holders share. Whoever does not get any may wait for its turn, first come
     first served.

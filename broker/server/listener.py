@@ -15,7 +15,6 @@ from broker.runtime.descriptors import descriptor_limit, open_descriptor_count
 from broker.server.connection import CloseKind, Connection
 from broker.server.limits import (
     CLOSE_LINGER_MS,
-    DESCRIPTORS_RESERVED_SHARE,
     FRAME_BYTES_PER_MS_MIN,
     RECEIVE_BUFFER_BYTES,
     STOP_POLL_MS,
@@ -26,6 +25,7 @@ from broker.server.limits import (
     WRITE_STALL_PRESSED_MS_MAX,
     LogLines,
     MemoryBudget,
+    reserved_descriptors,
 )
 from broker.server.patience import CLOSE, FRAME, MEMORY, READ, REQUEST
 
@@ -49,6 +49,7 @@ class ConnectionTable:
         self._refusal_lines = LogLines()
         self._close_lines = LogLines()
         self._other_descriptors = 0
+        self._counted_partitions = 0
         self._has_made_room = False
         """Whether this sweep ended one of the requests that wait for each other's memory."""
 
@@ -124,12 +125,12 @@ class ConnectionTable:
 
     async def sweep_forever(self) -> None:
         """Look at every connection's deadlines, about once a second."""
-        round_number, partition_count = 0, -1
+        round_number = 0
         while True:
-            has_changed = len(self.broker.partitions) != partition_count
+            has_changed = len(self.broker.partitions) != self._counted_partitions
             if has_changed or round_number % SWEEPS_PER_DESCRIPTOR_COUNT == 0:
                 self._other_descriptors = max(0, open_descriptor_count() - len(self._connections))
-                partition_count = len(self.broker.partitions)
+                self._counted_partitions = len(self.broker.partitions)
             round_number += 1
             await asyncio.sleep(SWEEP_INTERVAL_MS / 1000)
             await self._sweep()
@@ -150,10 +151,9 @@ class ConnectionTable:
 
     def _descriptors_for_connections(self) -> int:
         limit = descriptor_limit()
-        reserved = min(
-            self.broker.settings.hermes_descriptors_reserved, limit // DESCRIPTORS_RESERVED_SHARE
-        )
-        return limit - reserved - self._other_descriptors
+        reserved = reserved_descriptors(limit, self.broker.settings.hermes_descriptors_reserved)
+        begun = max(0, len(self.broker.partitions) - self._counted_partitions)
+        return limit - reserved - self._other_descriptors - begun
 
     async def _sweep(self) -> None:
         self._has_made_room = False

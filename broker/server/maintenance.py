@@ -16,7 +16,7 @@ import structlog
 from broker.errors import Refusal
 from broker.log.directory import empty_trash
 from broker.log.open_segments import measure
-from broker.ports import DiskFault, DiskFull
+from broker.ports import DiskFault, DiskFull, NoDescriptor
 from broker.server.cleaning import Cleaning
 from broker.server.partition import Partition
 
@@ -73,7 +73,7 @@ class Maintenance:
                     await partition.log.roll(self._broker.clock.wall_ms())
                     self._broker.metrics.segments_rolled_total.add(1)
                 except DiskFull as fault:
-                    self._broker.space.check()
+                    self._make_room(fault)
                     _log.error(
                         "no space for a new segment", partition=str(partition), fault=str(fault)
                     )
@@ -115,11 +115,18 @@ class Maintenance:
         try:
             await work(partition)
         except DiskFull as fault:
+            self._make_room(fault)
             _log.error("no space for maintenance", partition=str(partition), fault=str(fault))
         except (DiskFault, FileNotFoundError, Refusal) as fault:
             partition.take_offline(str(fault))  # or it was deleted meanwhile
         except Exception as error:  # noqa: BLE001 - one partition's bug must not stop the others' maintenance
             _log.error("maintenance failed", partition=str(partition), exc_info=error)
+
+    def _make_room(self, fault: DiskFull) -> None:
+        if isinstance(fault, NoDescriptor):
+            self._broker.partitions.close_idle_files()
+        else:
+            self._broker.space.check()
 
     async def _empty_trash(self) -> None:
         try:

@@ -299,7 +299,7 @@ class Partition:
             self._around.space.check()
             if self._around.full_lines.admits(self._around.clock.monotonic_ms()):
                 _log.error(
-                    "the disk is full; writes are refused until there is space",
+                    fault.summary,
                     partition=str(self),
                     fault=str(fault),
                     unlogged_before=self._around.full_lines.take_suppressed(),
@@ -446,7 +446,7 @@ class Partition:
                 stored = await log.advance_log_start(wanted)
         except DiskFull as fault:
             self._around.metrics.disk_faults_total.add(1, kind="full")
-            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk is full: {fault}") from fault
+            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{fault.summary}: {fault}") from fault
         except (DiskFault, FileNotFoundError, Refusal) as fault:
             self.take_offline(str(fault))  # or it was deleted meanwhile
             raise Refusal(self._offline_code, OFFLINE_MESSAGE) from fault

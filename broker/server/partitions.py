@@ -18,7 +18,7 @@ from broker.log.names import LOG, PARTITION_FILE
 from broker.log.partition_file import read_identity
 from broker.log.partition_log import PartitionLog
 from broker.model import TopicId
-from broker.ports import DiskFault, DiskFull
+from broker.ports import DiskFault, DiskFull, NoDescriptor
 from broker.server.acks import OnDone
 from broker.server.limits import LogLines
 from broker.server.log_settings import log_config
@@ -119,6 +119,12 @@ class PartitionRegistry:
             if count % PARTITIONS_PER_STEP == 0:
                 await asyncio.sleep(0)
 
+    def close_idle_files(self) -> None:
+        """Descriptors are short: closed segments are opened again when they are read."""
+        for partition in self.all():
+            if not partition.is_offline:
+                partition.log.open_segments.close_idle()
+
     # the catalog's calls
 
     async def create_partition(self, topic: Topic, index: int) -> Partition:
@@ -126,7 +132,11 @@ class PartitionRegistry:
         known = self.get_by_id(topic.topic_id, index)
         if known is not None:
             return known
-        return self._add(topic, index, await self._open(topic, index), None)
+        try:
+            return self._add(topic, index, await self._open(topic, index), None)
+        except NoDescriptor:
+            self.close_idle_files()
+            raise
 
     async def delete_topic(self, topic: Topic) -> None:
         """Stop serving at once, move the directories to the trash; parked requests are answered

@@ -21,7 +21,7 @@ import structlog
 from broker.log.checkpoint import SyncMark
 from broker.log.partition_log import PartitionLog
 from broker.metrics import Metrics
-from broker.ports import Clock, Disk, DiskFault
+from broker.ports import Clock, Disk, DiskFault, NoDescriptor
 from broker.server.partition import Partition
 from broker.server.turn import Turn
 
@@ -29,6 +29,8 @@ DIRECT_FILES_MAX: Final = 4
 """Files of a round that are synced one by one; measured: 100 files 15 ms, by syncfs 1.2 ms."""
 PARTITIONS_PER_STEP: Final = 64
 """Partitions whose marks are taken, or whose waiters are answered, in one step of the loop."""
+DESCRIPTOR_ATTEMPTS_MAX: Final = 100
+DESCRIPTOR_PAUSE_MS: Final = 100
 DIRECT: Final = "direct"
 WHOLE: Final = "syncfs"
 
@@ -131,11 +133,20 @@ async def _sync_directly(due: Sequence[Due]) -> list[Due]:
 
 
 async def _sync_one(due: Due) -> bool:
-    try:
-        await due.log.sync_to(due.mark)
-    except DiskFault as fault:
-        due.partition.take_offline(str(fault))
-        return False
+    """Whether it could be synced. Without a descriptor, which the name of a new segment needs, it
+    is tried again for a while: nothing was asked of the device.
+    """
+    for attempt in range(1, DESCRIPTOR_ATTEMPTS_MAX + 1):
+        try:
+            await due.log.sync_to(due.mark)
+        except DiskFault as fault:
+            if isinstance(fault, NoDescriptor) and attempt < DESCRIPTOR_ATTEMPTS_MAX:
+                due.log.open_segments.close_idle()
+                await asyncio.sleep(DESCRIPTOR_PAUSE_MS / 1000)
+                continue
+            due.partition.take_offline(str(fault))
+            return False
+        break
     return True
 
 

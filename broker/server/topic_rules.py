@@ -15,12 +15,15 @@ DEFAULT_COUNT = -1
 
 
 class ClusterFacts(NamedTuple):
-    """What the rules look at. `partition_count` counts every partition there is."""
+    """What the rules look at. `partition_count` counts every partition there is; each keeps a file
+    open, of which `partition_file_count_max` may be.
+    """
 
     node_id: int
     topic_names: Collection[str]
     partition_count: int
     partition_count_max: int
+    partition_file_count_max: int
     default_partition_count: int
 
 
@@ -146,4 +149,11 @@ def _check_cap(added: int, facts: ClusterFacts) -> None:
             ErrorCode.INVALID_PARTITIONS,
             f"{added} more partitions are too many: the node has {facts.partition_count} and may "
             f"have {facts.partition_count_max} (hermes.partitions.max)",
+        )
+    if facts.partition_count + added > facts.partition_file_count_max:
+        raise Refusal(
+            ErrorCode.INVALID_PARTITIONS,
+            f"{added} more partitions are too many: the node has {facts.partition_count}, and the "
+            f"limit on open files lets it have {facts.partition_file_count_max}: raise it "
+            "(ulimit -n) and restart the broker",
         )

@@ -23,6 +23,7 @@ from broker.simulator.loop import Process, ProcessKilled, SimulatedLoop
 TOTAL_BYTES: Final = 1 << 40
 LATENCY_S_MAX: Final = 0.01
 """Of an operation that waits for a device without faults."""
+OPEN_FILES_MAX: Final = 1 << 20
 LOST_NAME_PROBABILITY: Final = 0.2
 """At a power cut: each unsynced change of names is the first lost one of its directories."""
 
@@ -392,6 +393,9 @@ class SimulatedDisk:
 
     def total_bytes(self) -> int:
         return TOTAL_BYTES
+
+    def open_files_max(self) -> int:
+        return OPEN_FILES_MAX
 
     # for files
 
