@@ -71,12 +71,15 @@ async def read_cold(
         except Damaged as met:
             if met.segment in log.segments:
                 await _survey(log, met)
+        except NoDescriptor:
+            log.open_segments.make_room()
         except (DiskFault, FileNotFoundError, Refusal) as fault:
             if want is None or want.segment in log.segments:
                 raise refused(log, fault) from fault
     raise Refusal(
         ErrorCode.KAFKA_STORAGE_ERROR,
-        f"segments of {log.directory} are being replaced or repaired: read again",
+        f"segments of {log.directory} are being replaced or repaired, or no more files can be "
+        "opened: read again",
     )
 
 
@@ -96,7 +99,7 @@ def refused(log: PartitionLog, fault: DiskFault | FileNotFoundError | Refusal) -
             log.note_damage(fault.message)
         return fault
     if isinstance(fault, NoDescriptor):
-        log.open_segments.close_idle()
+        log.open_segments.make_room()
         return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(fault))
     reason = (
         f"{fault}" if isinstance(fault, DiskFault) else f"a segment of {log.directory} is missing"

@@ -203,6 +203,8 @@ class PartitionRegistry:
             log=log,
             offline_reason=reason,
         )
+        if log is not None:
+            log.open_segments.make_room = self.close_idle_files
         self._by_name[topic.name, index] = partition
         self._by_id[topic.topic_id, index] = partition
         return partition

@@ -141,7 +141,7 @@ async def _sync_one(due: Due) -> bool:
             await due.log.sync_to(due.mark)
         except DiskFault as fault:
             if isinstance(fault, NoDescriptor) and attempt < DESCRIPTOR_ATTEMPTS_MAX:
-                due.log.open_segments.close_idle()
+                due.log.open_segments.make_room()
                 await asyncio.sleep(DESCRIPTOR_PAUSE_MS / 1000)
                 continue
             due.partition.take_offline(str(fault))
