@@ -148,7 +148,6 @@ MOMENTS = (
     "started",
     "topic created",
     "rolled",
-    "records deleted",
     "segments deleted",
     "compacted",
     "topic deleted",
@@ -159,6 +158,12 @@ MOMENTS = (
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_what_the_broker_says_is_done_keeps_its_names(life: Life, moment: str) -> None:
     assert lasting(life.at(moment).names_not_durable()) == []
+
+
+def test_a_deletion_of_records_is_answered_when_its_checkpoint_has_its_name(life: Life) -> None:
+    pending = lasting(life.at("records deleted").names_not_durable())
+    assert [path for path in pending if not path.endswith(".log")] == [], "segments go afterwards"
+    assert life.moments["rolled"] < life.renames(".snapshot")[-1].end_s
 
 
 def test_a_stop_leaves_no_content_in_memory(life: Life) -> None:
