@@ -25,7 +25,7 @@ _DESCRIPTOR: Final = re.compile(r"^\d+<([^>]*)>")
 _DIRECTORY: Final = re.compile(r"^(?:AT_FDCWD|\d+)<([^>]*)>")
 _SUFFIXES_REBUILT: Final = (".idx", ".timeidx")
 """Checked when they are read, and made anew: they need no sync."""
-_SUFFIXES_GONE: Final = (".deleted", ".tmp")
+_SUFFIXES_GONE: Final = (".deleted", ".tmp", ".cleaned")
 """A start removes them: nobody misses such a name."""
 
 
@@ -92,7 +92,11 @@ class Files:
 
     def contents_not_durable(self) -> list[str]:
         """Files with bytes that a cut may take."""
-        return [path for path in self._written if not path.endswith(_SUFFIXES_REBUILT)]
+        return [
+            path
+            for path in self._written
+            if not path.endswith((*_SUFFIXES_REBUILT, *_SUFFIXES_GONE))
+        ]
 
     def _changed(self, call: Call, path: str) -> None:
         directory, _, name = path.rpartition("/")
