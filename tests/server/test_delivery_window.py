@@ -294,11 +294,11 @@ def test_an_offset_below_the_log_start_is_out_of_range(client: WireClient, topic
 
 
 def test_a_window_has_two_ends(client: WireClient, topic: str) -> None:
-    client.create_topic(topic, delivery_ttl_ms="2000", **WINDOW)
+    client.create_topic(topic, delivery_ttl_ms="4000", **WINDOW)
     put(client, topic, "old", "old")
     wait_for_bounds(client, topic, (2, 2))
     put(client, topic, "ripe")
-    set_live(client, topic, delivery_delay_ms="1999")
+    set_live(client, topic, delivery_delay_ms="3999")
     put(client, topic, "young", "young")
     assert bounds(client, topic) == (2, 3)
     assert bounds(client, topic, DEBUGGING) == (0, 5)
