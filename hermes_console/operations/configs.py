@@ -70,6 +70,8 @@ COMMON: Final = (
     "min.insync.replicas",
     "durability",
     "message.timestamp.type",
+    "delivery.delay.ms",
+    "delivery.ttl.ms",
     "segment.bytes",
     "segment.ms",
 )
