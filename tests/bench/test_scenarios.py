@@ -72,6 +72,20 @@ def test_what_a_broker_refuses_is_no_throughput(
     assert "was refused with error 10" in capfd.readouterr().err
 
 
+def test_a_rate_that_no_broker_takes_is_given_up_and_what_was_sent_counts(
+    broker: OwnBroker,
+) -> None:
+    rate = 30_000_000
+    with topic_of(broker, TINY, 6) as topic:
+        sent = run_raw(
+            broker, kind="pace", topic=topic, rate=rate, tick_ms=1, partitions=6, record_bytes=64,
+            acks="all", seconds=0.2,
+        )  # fmt: skip
+        check_count(broker, topic, 6, sent["records"])
+    assert 0 < sent["rate"] < rate / 1.5
+    assert sent["records"] < 0.2 * rate
+
+
 def test_a_count_that_differs_from_the_topic_is_a_fault(broker: OwnBroker) -> None:
     said = "5 records were acknowledged, 0 are stored"
     with topic_of(broker, TINY, 1) as topic, pytest.raises(BenchFault, match=said):
