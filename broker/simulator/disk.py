@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from random import Random
 from typing import Final, NamedTuple
@@ -262,7 +262,9 @@ def _copy(node: Inode | Directory, copies: dict[int, Inode | Directory]) -> Inod
         return _copy_directory(node, copies)
     copy = copies.get(id(node))
     if copy is None:
-        copy = copies[id(node)] = Inode(bytearray(node.content), node.synced, node.is_dirty)
+        copy = copies[id(node)] = replace(
+            node, content=bytearray(node.content), synced=bytearray(node.synced)
+        )
     return copy
 
 

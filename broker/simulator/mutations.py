@@ -16,10 +16,14 @@ from typing import Any, Final, NamedTuple, cast
 from broker.config.topic import TopicSettings
 from broker.coordinators.group import offsets
 from broker.errors import ErrorCode, Refusal
+from broker.log import checking, recovery
 from broker.log.checkpoint import Checkpoints, SyncMark
+from broker.log.index import SegmentIndex, Times
 from broker.log.partition_log import PartitionLog
 from broker.log.producers import ProducerStates
 from broker.log.recovery import _Recovery
+from broker.log.scan import ScanEnd
+from broker.log.segment import Segment
 from broker.log.window import Boundary
 from broker.ports import DiskFault, DiskFile
 from broker.records.intake import Intake
@@ -224,6 +228,28 @@ class _WithoutCheckpoint(PartitionLog):
         """Nothing."""
 
 
+def _trust_the_snapshot(_original: Any) -> Any:
+    async def scan(
+        _segment: Segment, position: int, next_offset: int, _visit: Any, **_options: Any
+    ) -> ScanEnd:
+        return ScanEnd(position, next_offset, None)
+
+    return scan
+
+
+def _take_zeros_for_times(original: Callable[[Segment], bool]) -> Callable[[Segment], bool]:
+    def load_index(self: Segment) -> bool:
+        if not original(self):
+            self.index, self.times = SegmentIndex(self.base_offset), Times(0, 0, 0)
+        return True
+
+    return load_index
+
+
+def _check_nothing(_original: Any) -> Any:
+    return lambda *_arguments: True
+
+
 MUTATIONS: Final[dict[str, Mutation]] = {
     "publish-before-write": Mutation(
         "the high watermark rises and the answer leaves before the write completed",
@@ -324,5 +350,20 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "producer ids are given out again after a restart",
         (Patch(ProducerIds, "_take_block", _repeat_producer_ids),),
         {"kill": 2, "kill_client": 3},
+    ),
+    "trust-the-snapshot": Mutation(
+        "a start takes the last checkpoint for the end of the log, as if the stop had been clean",
+        (Patch(recovery, "scan", _trust_the_snapshot),),
+        {"kill": 3},
+    ),
+    "zeros-for-times": Mutation(
+        "a time index of zeros is believed: retention deletes what is fresh",
+        (Patch(Segment, "load_index", _take_zeros_for_times),),
+        {"bad_index": 1},
+    ),
+    "serve-damaged": Mutation(
+        "what comes from the disk is sent without a look at its checksum",
+        (Patch(checking, "_is_intact", _check_nothing),),
+        {"rot": 1},
     ),
 }

@@ -24,6 +24,8 @@ the world heals.
 | clock             | the wall clock jumps, up to half a day from true time                       |
 | cold              | most reads must wait for the device                                         |
 | worker            | half of the calls to the worker process end with its death                  |
+| rot               | bits flip in old segments while the broker is down; put right after a while |
+| bad_index         | index files are zeros, cut off or gone when the broker starts again         |
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from typing import Final
 
 from broker.simulator.disk import ANY_POWER_CUT, LATENCY_S_MAX, PowerCut
 from broker.simulator.loop import Process
+from broker.simulator.rotting import Rot
 from broker.simulator.world import BrokerHost, World
 
 RUNNERS: Final = 2
@@ -47,7 +50,7 @@ CLOCK_JUMP_MS_MAX: Final = 12 * 3_600_000
 SLOW_DELAY_S_MAX: Final = 1.0
 SLOW_DISK_S_MAX: Final = 0.5
 MIX_PROBABILITY: Final = 0.5
-RARE: Final = {"power_cut": 0.3, "roll_cut": 0.2, "double_crash": 0.2}
+RARE: Final = {"power_cut": 0.3, "roll_cut": 0.2, "double_crash": 0.2, "rot": 0.25}
 """What hides other faults' harm is in few mixes."""
 COLD_PROBABILITY: Final = 0.9
 
@@ -74,6 +77,7 @@ class Nemesis:
         self._client_process = client_process
         self._cut_power = cut_power
         self._clients = [name for name in clients if name not in SPARED]
+        self.rot = Rot(host.image, world.random_for("rot"))
         self._faults: dict[str, Callable[[], Awaitable[None]]] = {
             "kill": self._kill,
             "kill_in_append": self._kill_in_append,
@@ -96,6 +100,8 @@ class Nemesis:
             "clock": self._clock,
             "cold": self._cold,
             "worker": self._worker,
+            "rot": self._rot,
+            "bad_index": self._bad_index,
         }
         self.mix = {
             name: self._random.randint(1, 5)
@@ -126,6 +132,7 @@ class Nemesis:
         faults.error_probability = 0.0
         faults.kill_at_append = faults.kill_at_operation = 0
         faults.latency_s_max = LATENCY_S_MAX
+        self.rot.repair()
         if self.host.process is not None:
             self.host.process.is_paused = False
         for name in self._clients:
@@ -266,6 +273,24 @@ class Nemesis:
         self.host.image.faults.worker_death_probability = 0.5
         await self._a_while()
         self.host.image.faults.worker_death_probability = 0.0
+
+    async def _rot(self) -> None:
+        """What the page cache holds is right: only a start reads what the device has."""
+        self.host.wanted = False
+        self.host.kill()
+        self.rot.flip_bits()
+        await asyncio.sleep(self._random.random() * DOWN_S_MAX)
+        self.host.wanted = True
+        await self._a_while()
+        await self._a_while()
+        self.rot.repair()
+
+    async def _bad_index(self) -> None:
+        self.host.wanted = False
+        self.host.kill()
+        self.rot.spoil_indexes()
+        await asyncio.sleep(self._random.random() * DOWN_S_MAX)
+        self.host.wanted = True
 
     async def _stay_down(self, kill: Callable[[], None]) -> None:
         self.host.wanted = self._random.random() < 0.5

@@ -97,6 +97,8 @@ def run_seed(seed: int, mix: Mapping[str, int] | None = None) -> Outcome:
         world.counters["bytes delivered"] = world.fabric.bytes_delivered
         world.counters["appends"] = scenario.host.image.append_count
         world.counters["disk faults"] = scenario.host.image.fault_count
+        world.counters["bits flipped"] = scenario.nemesis.rot.flip_count
+        world.counters["index files spoilt"] = scenario.nemesis.rot.index_count
         return Outcome(
             seed=seed,
             trace=world.loop.trace,
