@@ -10,7 +10,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from channels.db import database_sync_to_async
 
@@ -20,6 +20,10 @@ from hermes_console.samples.read import latest_cluster
 from hermes_console.samples.snapshot import ClusterSnapshot
 
 RENDERED_MAX: Final = 512
+
+
+Key: TypeAlias = tuple[str, int, tuple[tuple[str, str], ...]]
+"""Cluster, sample, parameters."""
 
 
 @dataclass(slots=True)
@@ -55,9 +59,10 @@ class LiveView:
 
     def __init__(self, render: Render) -> None:
         self._render = render
-        self._rendered: OrderedDict[tuple[object, ...], Frame] = OrderedDict()
+        self._rendered: OrderedDict[Key, Frame] = OrderedDict()
+        self._sequences: dict[str, int] = {}
         self._lock = threading.Lock()
-        self._on_its_way: dict[tuple[object, ...], asyncio.Future[Frame | None]] = {}
+        self._on_its_way: dict[Key, asyncio.Future[Frame | None]] = {}
 
     async def newest(
         self, cluster_name: str, told: int, parameters: Mapping[str, str]
@@ -66,7 +71,7 @@ class LiveView:
         the newest sample that the caller has heard of: an older one may be on its way for others.
         Cancellation of one caller leaves the work to the others.
         """
-        key = (cluster_name, told, *sorted(parameters.items()))
+        key = (cluster_name, told, tuple(sorted(parameters.items())))
         with self._lock:
             known = self._rendered.get(key)
         if known is not None:
@@ -80,7 +85,7 @@ class LiveView:
             work.add_done_callback(lambda done: self._arrived(key, done))
         return await asyncio.shield(work)
 
-    def _arrived(self, key: tuple[object, ...], done: asyncio.Future[Frame | None]) -> None:
+    def _arrived(self, key: Key, done: asyncio.Future[Frame | None]) -> None:
         del self._on_its_way[key]
         if not done.cancelled():
             done.exception()  # those who wait get it; when all went away, nobody does
@@ -95,7 +100,7 @@ class LiveView:
         if found is None:
             return None
         cluster, snapshot = found
-        key = (cluster.name, snapshot.sequence, *sorted(parameters.items()))
+        key = (cluster.name, snapshot.sequence, tuple(sorted(parameters.items())))
         with self._lock:
             known = self._rendered.get(key)
         if known is not None:
@@ -103,10 +108,22 @@ class LiveView:
         content = self._render(cluster, snapshot, parameters)
         frame = Frame(snapshot.sequence, snapshot.at_ms, content)
         with self._lock:
+            self._forget_others(cluster.name, frame.sequence)
             self._rendered[key] = frame
             while len(self._rendered) > RENDERED_MAX:
                 self._rendered.popitem(last=False)
         return frame
+
+    def _forget_others(self, cluster_name: str, sequence: int) -> None:
+        """Nobody asks for frames of earlier samples again; those of a removed cluster that had the
+        same name have other numbers, too.
+        """
+        if self._sequences.get(cluster_name) == sequence:
+            return
+        self._sequences[cluster_name] = sequence
+        others = [key for key in self._rendered if key[0] == cluster_name and key[1] != sequence]
+        for key in others:
+            del self._rendered[key]
 
 
 _samples: OrderedDict[str, tuple[Cluster, ClusterSnapshot]] = OrderedDict()

@@ -358,3 +358,15 @@ def test_sessions_of_sockets_that_opened_together_are_not_checked_together() -> 
     times = {round(first_check_s(f"specific.{number}!x"), 2) for number in range(200)}
     assert len(times) > 150
     assert all(SESSION_CHECK_S / 2 <= at_s <= SESSION_CHECK_S for at_s in times)
+
+
+def test_only_frames_of_the_newest_sample_are_kept(
+    store_groups: Callable[..., ClusterSnapshot],
+) -> None:
+    view = LiveView(lambda *_: LiveContent({}))
+    for sequence in range(1, 6):
+        store_groups(group("app"), sequence=sequence)
+        for number in range(3):
+            view.frame("local", {"page": str(number)})
+    assert {key[1] for key in view._rendered} == {5}
+    assert len(view._rendered) == 3
