@@ -194,8 +194,11 @@ class _Run:
                     group = await self._finish(group)
                     await self.worker.call(compaction.pass_damage, self.run_id)
             await self._finish(group)
-        except BaseException:
+        except Exception:
             await discard(group)
+            raise
+        except BaseException:  # the process ends: there is nothing to wait for
+            group.close_file()
             raise
 
     async def _rewrite(self, group: Group, segment: Segment, segment_end: int) -> bool:

@@ -104,10 +104,16 @@ class Group:
 
     async def give_up(self) -> None:
         """Leave everything as it is. Raises DiskFault."""
+        if (path := self.close_file()) is not None:
+            await self.log.disk.unlink(path)
+
+    def close_file(self) -> str | None:
+        """Give the descriptor back; the path of what was written, None when nothing was."""
         file, self._file = self._file, None
-        if file is not None:
-            file.close()
-            await self.log.disk.unlink(file.path)
+        if file is None:
+            return None
+        file.close()
+        return file.path
 
     async def finish(self) -> bool:
         """Put the new segment in the place of the old ones; False when nothing would change.

@@ -12,6 +12,11 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from broker.model import INT64_MAX
+from broker.simulator.compacted_rules import (
+    deletions_are_seen,
+    newest_of_every_key_is_kept,
+    offsets_by_time_are_exact,
+)
 from broker.simulator.history import FAIL, INFO, INVOKE, OK, Event
 from broker.simulator.window_rules import (
     not_after_its_end,
@@ -313,6 +318,9 @@ RULES: Final[dict[str, Callable[[Sequence[Event]], Iterable[str]]]] = {
     "not after its end": not_after_its_end,
     "only what is expired is passed": only_what_is_expired_is_passed,
     "visible end never moves back": visible_end_never_moves_back,
+    "newest of every key is kept": newest_of_every_key_is_kept,
+    "deletions are seen": deletions_are_seen,
+    "offsets by time are exact": offsets_by_time_are_exact,
 }
 
 

@@ -53,6 +53,9 @@ MUST_HAPPEN: Final = (
     "incremental fetches",
     "records read in a window",
     "expired records passed",
+    "keys deleted",
+    "entries followed",
+    "offsets found by time",
 )
 
 

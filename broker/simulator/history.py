@@ -14,16 +14,20 @@ on `operation`:
 | watch     | reader, topic, partition, position; ok: records, stamps, visible_end, asked_s, |
 |           | incarnation (of the broker; null when it changed meanwhile)                   |
 | window    | topic, partition, delay_ms, ttl_ms: the delivery window from now on           |
+| put       | topic, partition, key, value (null deletes the key); ok: offset               |
+| follow    | reader, topic, partition, position; ok: entries, next_position,               |
+|           | high_watermark, asked_s                                                       |
+| keys      | topic, partition; ok: entries (all there is), lookups ([timestamp, offset])   |
 | clock     | skew_ms: the broker's wall clock from now on                                  |
 | reset     | group, topic, partition: its next commits may be lower                        |
 | durable   | topic: with `durability=fsync` from its creation on                            |
 | power cut | none: every process is gone, every disk lost what was not synced              |
 | final     | topic, partition; ok: start, end, records (all there is), stamps, may_expire  |
 
-`records` is [[offset, value], …]; `stamps` are their timestamps in ms since the run's start.
-`topic` is the name and the incarnation of a topic ("orders/1"): a recreated topic is another one.
-`reader` is one uninterrupted run of one consumer over one partition: a seek or a new assignment
-makes another.
+`records` is [[offset, value], …], `entries` [[offset, timestamp, key, value], …]; `stamps` are
+their timestamps in ms since the run's start. `topic` is the name and the incarnation of a topic
+("orders/1"): a recreated topic is another one. `reader` is one uninterrupted run of one consumer
+over one partition: a seek or a new assignment makes another.
 """
 
 from __future__ import annotations

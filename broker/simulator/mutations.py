@@ -16,9 +16,10 @@ from typing import Any, Final, NamedTuple, cast
 from broker.config.topic import TopicSettings
 from broker.coordinators.group import offsets
 from broker.errors import ErrorCode, Refusal
-from broker.log import checking, recovery
+from broker.log import checking, compaction, lookup, recovery
 from broker.log.checkpoint import Checkpoints, SyncMark
 from broker.log.index import SegmentIndex, Times
+from broker.log.key_map import NO_KEY, KeyMap
 from broker.log.partition_log import PartitionLog
 from broker.log.producers import ProducerStates
 from broker.log.recovery import _Recovery
@@ -26,6 +27,7 @@ from broker.log.scan import ScanEnd
 from broker.log.segment import Segment
 from broker.log.window import Boundary
 from broker.ports import DiskFault, DiskFile
+from broker.records.batch import read_header
 from broker.records.intake import Intake
 from broker.server import fetch_answers, fetching, partition
 from broker.server.connection import Connection
@@ -250,6 +252,25 @@ def _check_nothing(_original: Any) -> Any:
     return lambda *_arguments: True
 
 
+def _drop_tombstones_at_once(_original: Any) -> Any:
+    return lambda _run, _header: True
+
+
+def _keep_the_oldest(original: Any) -> Any:
+    def put(self: KeyMap, digest: tuple[int, int], offset: int) -> bool:
+        return self.newest(digest) != NO_KEY or bool(original(self, digest, offset))
+
+    return put
+
+
+def _trust_the_batch(_original: Any) -> Any:
+    def find(batch: bytes, _time: int | None, _start: int, _end: int) -> tuple[int, int]:
+        header = read_header(batch)
+        return header.last_offset, header.max_timestamp
+
+    return find
+
+
 MUTATIONS: Final[dict[str, Mutation]] = {
     "publish-before-write": Mutation(
         "the high watermark rises and the answer leaves before the write completed",
@@ -345,6 +366,21 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "a batch is stored although the worker process died before it looked at it",
         (Patch(Openings, "take_in_worker", _store_unseen),),
         {"worker": 1},
+    ),
+    "drop-tombstones-at-once": Mutation(
+        "the first cleaning that meets a deletion removes it (KAFKA-4529)",
+        (Patch(compaction, "_is_over", _drop_tombstones_at_once),),
+        {"slow": 1},
+    ),
+    "keep-the-oldest": Mutation(
+        "of a key's records in one pass the cleaner keeps the oldest",
+        (Patch(KeyMap, "put", _keep_the_oldest),),
+        {"kill": 1},
+    ),
+    "trust-the-batch-for-time": Mutation(
+        "a lookup by time answers with the batch's end and its greatest time (KAFKA-16310)",
+        (Patch(lookup, "find_in_batch", _trust_the_batch),),
+        {"kill": 1},
     ),
     "repeat-producer-ids": Mutation(
         "producer ids are given out again after a restart",

@@ -21,6 +21,7 @@ from broker.simulator.consuming import Member
 from broker.simulator.delivering import Application
 from broker.simulator.disk import PowerCut
 from broker.simulator.history import History
+from broker.simulator.keeping import COMPACTED_TOPIC, CONFIGS, Follower, Keeper, read_keys
 from broker.simulator.loop import Process
 from broker.simulator.nemesis import Nemesis
 from broker.simulator.poison import opening_configs
@@ -43,7 +44,7 @@ FAULTS_S_MAX: Final = 40.0
 CONVERGE_S_MAX: Final = 60.0
 TOPICS: Final = {"orders": 3, "payments": 1, EXPIRING_TOPIC: 1, TRIMMED_TOPIC: 1}
 """Name and partitions. Retention takes records of the expiring one, and clients delete those of the
-trimmed one: they have no groups. The delayed topic has clients of its own.
+trimmed one: they have no groups. The delayed and the compacted topic have clients of their own.
 """
 KEPT_TOPICS: Final = ("orders", "payments")
 
@@ -57,6 +58,7 @@ SETTINGS: Final[dict[str, object]] = {
     "log.retention.check.interval.ms": 2_000,
     "log.cleaner.backoff.ms": 1_000,
     "hermes.scrub.interval.ms": 5_000,
+    "log.cleaner.dedupe.buffer.size": 1_024,
     "hermes.shutdown.timeout.ms": 3_000,
 }
 
@@ -132,10 +134,14 @@ PARTS: Final[dict[str, tuple[int, int, Make]]] = {
     "trimmer": (1, 1, lambda world, _, _topic, node: Trimmer(world, node)),
     "delayer": (1, 1, lambda world, _, _topic, node: Producer(world, node, DELAYED_TOPIC, 1)),
     "watcher": (1, 2, lambda world, _, _topic, node: Watcher(world, node)),
+    "keeper": (1, 2, lambda world, _, _topic, node: Keeper(world, node)),
+    "follower": (1, 2, lambda world, _, _topic, node: Follower(world, node)),
 }
 """Kind: how many at least, at most, and how one is made."""
 
 
+LATE: Final = frozenset({"member", "follower"})
+"""Kinds that go on until all others have finished."""
 EVERYWHERE: Final = frozenset({"producer", "reader"})
 """Kinds that also use the expiring and the trimmed topic."""
 APPEND_TIME_PROBABILITY: Final = 0.3
@@ -187,7 +193,8 @@ class Scenario:
         faults.cancel()
         await self.nemesis.heal()
         self.world.is_healing = True
-        await self._wait_for_clients([name for name in self.programs if "member" not in name])
+        early = [name for name in self.programs if name.partition("-")[0] not in LATE]
+        await self._wait_for_clients(early)
         await self._in(admin, self._wait_for_groups(Session(admin)))
         await self._in(admin, settle_window(self.world, Session(admin)))
         self.world.is_over = True
@@ -252,9 +259,10 @@ class Scenario:
         configs = {"index.interval.bytes": "512", **ANY_TIME}
         configs |= window_configs(self.world, self.world.random_for("window"))
         await create_topic(self.world, session, DELAYED_TOPIC, 1, configs)
+        await create_topic(self.world, session, COMPACTED_TOPIC, 1, {**CONFIGS, **ANY_TIME})
         if self.world.is_durable_by_default:
-            self.world.note_durable(DELAYED_TOPIC)
-            self.world.note_durable(OFFSETS_TOPIC)
+            for topic in (DELAYED_TOPIC, COMPACTED_TOPIC, OFFSETS_TOPIC):
+                self.world.note_durable(topic)
         session.close()
 
     def _is_durable(self, durability: str) -> bool:
@@ -307,6 +315,11 @@ class Scenario:
                         self.world.find("does not converge", f"{topic}-{partition} is unreadable")
                         break
                     await session.back_off()
+        while not await read_keys(self.world, session):
+            if self.world.loop.time() > deadline_s:
+                self.world.find("does not converge", f"{COMPACTED_TOPIC} is unreadable")
+                break
+            await session.back_off()
         session.close()
 
     async def _in(self, node: Node, work: Coroutine[Any, Any, None]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -77,6 +78,30 @@ class Story:
         self.history.end(0.0, identity, OK, "committed", offset=offset)
         return self
 
+    def put(self, key: str, value: str | None, offset: int) -> Story:
+        identity = self.history.invoke(0.0, "put", key=key, value=value, **T)
+        self.history.end(0.0, identity, OK, "put", offset=offset)
+        return self
+
+    def follow(
+        self, *entries: tuple[int, int, str, str | None], end: int, time: float, high: int
+    ) -> Story:
+        found = {"entries": list(entries), "next_position": end, "high_watermark": high}
+        self.history.record(time, "follow", reader="f", position=0, asked_s=time, **found, **T)
+        return self
+
+    def clock(self, time: float) -> Story:
+        self.history.record(time, "clock", skew_ms=1)
+        return self
+
+    def keys(
+        self,
+        *entries: tuple[int, int, str, str | None],
+        lookups: Sequence[tuple[int, int]] = (),
+    ) -> Story:
+        self.history.record(0.0, "keys", entries=list(entries), lookups=list(lookups), **T)
+        return self
+
     def broken(self) -> set[str]:
         return {finding.rule for finding in check(self.history.events)}
 
@@ -109,6 +134,15 @@ BROKEN = {
     .send("a", offset=0, sequence=0)
     .trim(1, start=1)
     .final(0, 1, (0, "a")),
+    "newest of every key is kept": Story()
+    .put("k", "old", 0)
+    .put("k", "new", 1)
+    .keys((0, 0, "k", "old")),
+    "deletions are seen": Story()
+    .follow((0, 0, "k", "v"), end=1, time=0.0, high=1)
+    .follow((2, 0, "x", "y"), end=3, time=1.0, high=3)
+    .keys((2, 0, "x", "y")),
+    "offsets by time are exact": Story().keys((0, 5, "k", "v"), (1, 7, "l", "v"), lookups=[(6, 0)]),
 }
 
 
@@ -266,3 +300,28 @@ def test_question_asked_before_the_commit_may_be_answered_from_before() -> None:
     story.commit(5)
     story.history.recall(moment, 0.0, "committed", group="g", offset=-1, **T)
     assert story.broken() == set()
+
+
+def test_an_older_value_of_a_deleted_key_must_not_come_back() -> None:
+    deleted = Story().put("k", "v", 0).put("k", None, 1)
+    assert deleted.keys().broken() == set()
+    back = Story().put("k", "v", 0).put("k", None, 1).keys((0, 0, "k", "v"))
+    assert back.broken() == {"newest of every key is kept"}
+
+
+def test_who_was_behind_for_long_or_while_the_clock_jumped_may_miss_a_deletion() -> None:
+    first = ((0, 0, "k", "v"),)
+    last = ((2, 0, "x", "y"),)
+    late = Story().follow(*first, end=1, time=0.0, high=1).follow(*last, end=3, time=9.0, high=3)
+    assert late.keys(*last).broken() == set()
+    jumped = Story().follow(*first, end=1, time=0.0, high=1).clock(0.5)
+    assert jumped.follow(*last, end=3, time=1.0, high=3).keys(*last).broken() == set()
+    idle = Story().follow(*first, end=1, time=0.0, high=1).follow(end=1, time=9.0, high=1)
+    still = idle.follow(*last, end=3, time=10.0, high=3).keys(*last)
+    assert still.broken() == {"deletions are seen"}, "nothing happened while it was away"
+
+
+def test_offsets_by_time_none_is_minus_one() -> None:
+    entries = ((0, 5, "k", "v"), (1, 7, "l", "v"))
+    right = [(0, 0), (5, 0), (6, 1), (7, 1), (8, -1)]
+    assert Story().keys(*entries, lookups=right).broken() == set()
