@@ -82,6 +82,7 @@ async def scrub(
     is_gapless = log.reach().is_gapless
     position, offset = 0, segment.base_offset
     end = _end_of(log, segment)
+    is_whole = segment is not log.active and segment not in log.checkpoints.unsynced_closed
     while position < end and segment in log.segments:
         known = next((r for r in segment.damaged if r.end_position > position), None)
         if known is not None and known.position <= position:
@@ -100,7 +101,7 @@ async def scrub(
         if found is None:
             return  # the file was exchanged under the worker's eyes: another round sees the new one
         position, offset = max(found.end_position, position), max(found.end_offset, offset)
-    if segment is not log.active and segment in log.segments and is_gapless:
+    if is_whole and segment in log.segments and is_gapless:
         lost = DamagedRange(
             position, position, offset, extent_of(log, segment).end_offset, "the file ends there"
         )

@@ -56,6 +56,26 @@ async def test_an_intact_log_is_looked_through_and_nothing_is_found(disk: Faulty
     await log.close()
 
 
+async def test_a_segment_that_is_rolled_under_the_scrub_ends_where_it_was_synced(
+    disk: FaultyDisk,
+) -> None:
+    log = await create(disk)
+    append(log, "synced")
+    await log.checkpoint()
+    append(log, "not yet")
+
+    async def roll(_size: int) -> None:
+        await log.roll(NOW_MS)
+
+    await scrub(log, log.segments[0], InlineWorker(), roll)
+    assert len(log.segments) == 2
+    log.checkpoints.unsynced_closed.append(log.segments[0])
+    await scrub(log, log.segments[0], InlineWorker(), roll)
+    assert damaged_ranges(log) == []
+    assert await values(log) == ["synced", "not yet"]
+    await log.close()
+
+
 @pytest.mark.parametrize("seed", range(8))
 async def test_it_finds_what_consumers_would_meet_and_no_more(disk: FaultyDisk, seed: int) -> None:
     random = Random(seed)
