@@ -45,7 +45,8 @@ RECORDS_PER_BATCH_MAX: Final = 5
 DELETION_PROBABILITY: Final = 0.35
 PAUSE_S_MAX: Final = 0.3
 FOLLOW_PAUSE_S_MAX: Final = 5.0
-LONG_PAUSE_PROBABILITY: Final = 0.03
+LONG_PAUSE_PROBABILITY: Final = 0.01
+CATCH_UP_PAUSE_S: Final = 0.02
 JITTER_MS: Final = 400
 """Records' times are out of order by so much."""
 QUESTIONS_MAX: Final = 12
@@ -139,9 +140,10 @@ class Follower:
             topic_id = await find_topic_id(self._session, COMPACTED_TOPIC)
         dialogue = Dialogue(self.world, self._session, COMPACTED_TOPIC, topic_id)
         while True:
-            if await self._poll(dialogue) and self.world.is_over:
+            has_all = await self._poll(dialogue)
+            if has_all and self.world.is_over:
                 break
-            await asyncio.sleep(self._pause_s())
+            await asyncio.sleep(self._pause_s() if has_all else CATCH_UP_PAUSE_S)
         self.is_done = True
         self._session.close()
 
