@@ -48,10 +48,13 @@ STEPS_NOW_MAX: Final = 500
 """Records and headers of one batch looked at on the event loop (1 µs each): more goes to the
 worker."""
 UNPACKED_BYTES_NOW_MAX: Final = 256 << 10
-"""Bytes unpacked on the event loop."""
+"""Bytes unpacked on the event loop …"""
+PLAIN_BYTES_NOW_MAX: Final = 2 << 20
+"""… and of a batch that is not compressed: to send them to the worker would take as long."""
 PACKED_BYTES_NOW_MAX: Final = (256 << 10, 32 << 10, 256 << 10, 256 << 10, 128 << 10)
 """Bytes packed anew on the event loop, by codec id: none takes more than 1 ms."""
 UNPACKED_BYTES_PER_STEP: Final = 400
+PLAIN_BYTES_PER_STEP: Final = 10_000
 PACKED_BYTES_PER_STEP: Final = (20_000, 40, 800, 800, 300)
 """Bytes in a microsecond, by codec id (gzip at its slower, for what hardly shrinks)."""
 
@@ -91,16 +94,17 @@ def take_in_now(batch: memoryview, intake: Intake, now_wall_ms: int, meter: Mete
     is_repacked = intake.codec not in (None, codec)
     if intake.records is None and not is_repacked:
         return batch
-    if size > UNPACKED_BYTES_NOW_MAX or fields[12] > STEPS_NOW_MAX:
+    limit = UNPACKED_BYTES_NOW_MAX if codec else PLAIN_BYTES_NOW_MAX
+    if size > limit or fields[12] > STEPS_NOW_MAX:
         raise NeedsWorker
     try:
-        payload = decompress(codec, batch[HEADER_BYTES:], UNPACKED_BYTES_NOW_MAX)
+        payload = decompress(codec, batch[HEADER_BYTES:], limit)
     except Refusal as refusal:
-        meter.steps += UNPACKED_BYTES_NOW_MAX // UNPACKED_BYTES_PER_STEP  # at most
+        meter.steps += limit // UNPACKED_BYTES_PER_STEP  # at most
         if refusal.code is ErrorCode.MESSAGE_TOO_LARGE:
             raise NeedsWorker from None
         raise _not_unpacked(refusal, intake) from refusal
-    meter.steps += len(payload) // UNPACKED_BYTES_PER_STEP
+    meter.steps += len(payload) // (UNPACKED_BYTES_PER_STEP if codec else PLAIN_BYTES_PER_STEP)
     if is_repacked and len(payload) > PACKED_BYTES_NOW_MAX[intake.codec or 0]:
         raise NeedsWorker
     if intake.records is not None:

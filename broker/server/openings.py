@@ -18,7 +18,7 @@ from broker.records.rules import Meter
 if TYPE_CHECKING:
     from broker.server.connection import Connection
 
-STEPS_PER_TURN_MAX: Final = 500
+STEPS_PER_TURN_MAX: Final = 400
 """After so many steps (1 µs each) on the loop a connection lets the others have their turn."""
 WORKER_ATTEMPTS_MAX: Final = 2
 

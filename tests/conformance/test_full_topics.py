@@ -104,7 +104,7 @@ def test_librdkafka_keeps_the_order_with_five_in_flight_and_fails_only_what_is_r
             "bootstrap.servers": broker.bootstrap,
             "enable.idempotence": True,
             "max.in.flight.requests.per.connection": 5,
-            "batch.num.messages": 900,
+            "batch.num.messages": 2_500,
             "linger.ms": 1,
             "compression.type": "lz4",
         }
