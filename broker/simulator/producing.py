@@ -168,7 +168,7 @@ class Lane:
         """
         node = self.session.node
         value = f"{self.producer}/poison-{self.next_sequence}".encode()
-        is_big = node.random.random() < 0.5
+        is_big = node.random.random() < 0.7
         encoded = poisoned_batch(value, node.clock.wall_ms(), is_big=is_big)
         answer = await self._send(Batch(-1, encoded, 2, []))
         if answer is None:
