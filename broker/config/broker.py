@@ -136,7 +136,7 @@ class BrokerSettings:
         "queued.max.request.bytes",
         512 << 20,
         "Memory for requests of all connections, half-received ones included; beyond it no "
-        "connection is read.",
+        "connection is read. Never more than a quarter of the memory that the process may use.",
         unit=Unit.BYTES,
         minimum=1 << 20,
         maximum=INT64_MAX,

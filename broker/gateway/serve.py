@@ -41,6 +41,7 @@ from broker.runtime.descriptors import raise_descriptor_limit
 from broker.runtime.ids import SystemIds
 from broker.runtime.logs import configure_logging
 from broker.runtime.memory import tune_allocator
+from broker.runtime.memory_limit import memory_limit_bytes
 from broker.runtime.network import SystemNetwork
 from broker.runtime.port_holder import describe_holder
 from broker.runtime.settings_source import read_settings
@@ -77,7 +78,7 @@ def main(arguments: Sequence[str]) -> int:
     except (ConfigError, Unsupported) as error:
         return _refuse(str(error))
     configure_logging(settings.log_level, settings.log_format)
-    tune_allocator()
+    tune_allocator(memory_limit_bytes())
     raise_descriptor_limit()
     gc.set_threshold(*COLLECT_AFTER)
     gc.collect()

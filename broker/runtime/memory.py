@@ -19,9 +19,13 @@ _M_TRIM_THRESHOLD: Final = -1  # malloc.h
 _M_MMAP_THRESHOLD: Final = -3
 
 
-def tune_allocator() -> bool:
-    """Keep big blocks on the heap and the heap in the process. Returns whether glibc took the
-    settings.
+TRIM_SHARE: Final = 8
+"""The heap keeps at most one part in so many of the memory that there is."""
+
+
+def tune_allocator(memory_bytes: int) -> bool:
+    """Keep big blocks on the heap and the heap in the process, which may use `memory_bytes` in all.
+    Returns whether glibc took the settings.
     """
     if not sys.platform.startswith("linux"):
         return False
@@ -30,5 +34,6 @@ def tune_allocator() -> bool:
     except (OSError, AttributeError):
         return False  # musl has no mallopt
     is_mmap_set = any(mallopt(_M_MMAP_THRESHOLD, size) == 1 for size in MMAP_THRESHOLD_BYTES)
-    is_trim_set = mallopt(_M_TRIM_THRESHOLD, TRIM_THRESHOLD_BYTES) == 1
+    trim_bytes = min(TRIM_THRESHOLD_BYTES, memory_bytes // TRIM_SHARE)
+    is_trim_set = mallopt(_M_TRIM_THRESHOLD, trim_bytes) == 1
     return is_mmap_set and is_trim_set

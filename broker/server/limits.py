@@ -77,6 +77,10 @@ them."""
 WRITE_STALL_PRESSED_MS_MAX: Final = 2_000
 """As WRITE_STALL_MS_MAX, while answers that are not taken use up all of FETCH_MEMORY_BYTES."""
 
+FETCH_MEMORY_SHARE: Final = 8
+REQUEST_MEMORY_SHARE: Final = 4
+"""Answers of fetches, and requests, take at most one part in so many of the process's memory."""
+
 FETCH_MEMORY_BYTES: Final = 256 << 20
 """Records on their way to clients that have not taken them yet, of all connections."""
 

@@ -41,7 +41,7 @@ class ConnectionTable:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.receive_view = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
-        self.request_memory = MemoryBudget(broker.settings.queued_max_request_bytes)
+        self.request_memory = MemoryBudget(self._request_bytes_max())
         self.fetch_memory = broker.fetch_memory
         self._connections: dict[Connection, None] = {}
         self._per_host: dict[str, int] = {}
@@ -149,6 +149,10 @@ class ConnectionTable:
             connection.abort()
         await asyncio.sleep(0)
 
+    def _request_bytes_max(self) -> int:
+        wanted: int = self.broker.settings.queued_max_request_bytes
+        return min(wanted, self.broker.request_bytes_max)
+
     def _descriptors_for_connections(self) -> int:
         limit = descriptor_limit()
         reserved = reserved_descriptors(limit, self.broker.settings.hermes_descriptors_reserved)
@@ -165,7 +169,7 @@ class ConnectionTable:
             in_flight_count += connection.in_flight_count
             unread_count += connection.has_unread_answers
             self._look_at(connection)
-        self.request_memory.limit_bytes = self.broker.settings.queued_max_request_bytes
+        self.request_memory.limit_bytes = self._request_bytes_max()
         metrics = self.broker.metrics
         metrics.queued_requests.set(in_flight_count)
         metrics.queued_responses.set(unread_count)

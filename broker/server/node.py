@@ -18,7 +18,7 @@ from broker.log.directory import DataDirectoryRefused, claim, read_meta
 from broker.metastore import keys
 from broker.metastore.keys import ClusterValue, UnreadableValue
 from broker.metrics import Metrics
-from broker.model import BrokerId, format_uuid
+from broker.model import INT64_MAX, BrokerId, format_uuid
 from broker.ports import (
     Clock,
     Condition,
@@ -36,7 +36,12 @@ from broker.runtime.tasks import TaskScope
 from broker.server.catalog import Catalog
 from broker.server.fetch_sessions import FetchSessions
 from broker.server.groups import GroupCoordinator
-from broker.server.limits import FETCH_MEMORY_BYTES, MemoryBudget
+from broker.server.limits import (
+    FETCH_MEMORY_BYTES,
+    FETCH_MEMORY_SHARE,
+    REQUEST_MEMORY_SHARE,
+    MemoryBudget,
+)
 from broker.server.listener import ConnectionTable
 from broker.server.loop_lag import watch_loop_lag
 from broker.server.maintenance import Maintenance
@@ -100,6 +105,7 @@ class Broker:
         self.turn = Turn()
         self.deadlines = Deadlines(clock, self.turn.settle)
         self.fetch_memory = MemoryBudget(FETCH_MEMORY_BYTES)
+        self.request_bytes_max = INT64_MAX
         self.fetch_sessions = FetchSessions(ids)
         self.routes = build_routes(self.metrics)
         self.maintenance = Maintenance(self)
@@ -114,6 +120,11 @@ class Broker:
         self._tasks = TaskScope(f"broker-{self.node_id}")
         self._listener: Listener | None = None
         self._is_stopped = False
+
+    def limit_memory(self, memory_bytes: int) -> None:
+        """Before `start`: the process may use so much in all."""
+        self.fetch_memory.limit_bytes = min(FETCH_MEMORY_BYTES, memory_bytes // FETCH_MEMORY_SHARE)
+        self.request_bytes_max = memory_bytes // REQUEST_MEMORY_SHARE
 
     async def start(self) -> None:
         """Serve. Raises StartupError with one sentence for the operator."""

@@ -27,6 +27,7 @@ from broker.runtime.disk import SystemDisk
 from broker.runtime.ids import SystemIds
 from broker.runtime.logs import configure_logging
 from broker.runtime.memory import tune_allocator
+from broker.runtime.memory_limit import memory_limit_bytes
 from broker.runtime.network import SystemNetwork
 from broker.runtime.settings_source import read_broker_settings
 from broker.runtime.worker import ProcessWorker
@@ -57,7 +58,7 @@ def run(settings: BrokerSettings, *, is_supervised: bool = False) -> int:
     if sys.flags.optimize:
         return _refuse("refusing to run under python -O: asserts are part of this broker")
     configure_logging(settings.hermes_log_level, settings.hermes_log_format)
-    tune_allocator()
+    tune_allocator(memory_limit_bytes())
     raise_descriptor_limit()
     _keep_from_collections()  # what imports made, before there is a loop to hold up
     try:
@@ -81,6 +82,7 @@ async def serve(settings: BrokerSettings, *, is_supervised: bool = False) -> Non
     disk, metastore = await _open_storage(settings, clock)
     worker = ProcessWorker()
     broker = Broker(settings, disk, clock, SystemNetwork(), metastore, SystemIds(), worker)
+    broker.limit_memory(memory_limit_bytes())
     endpoint = MetricsEndpoint(broker)
     try:
         await endpoint.start()

@@ -37,7 +37,7 @@ def test_ids_are_version_4_and_never_print_with_a_leading_dash() -> None:
 
 
 def test_allocator_is_tuned_in_a_process_of_its_own() -> None:
-    code = "from broker.runtime.memory import tune_allocator; print(tune_allocator())"
+    code = "from broker.runtime.memory import tune_allocator; print(tune_allocator(1 << 33))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() in {"True", "False"}
     assert found.stderr == ""
