@@ -1,7 +1,7 @@
 """What is wrong with a broker's disk and logs, as its metrics tell: the rows of a banner.
 
-A further flag of partitions (a gauge of the broker with the labels topic and partition, 1 where it
-holds) is one row of `PARTITION_FLAGS`. Pure.
+A further flag of partitions (a gauge of the broker with the labels topic and partition, above 0
+where it holds) is one row of `PARTITION_FLAGS`. Pure.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ PARTITIONS_NAMED_MAX: Final = 10
 
 
 class PartitionFlag(NamedTuple):
-    """`words` follow "is" or "are"; `advice` says what to do."""
+    """`words` follow "is" or "are"; `advice` says what to do. The gauge is 0 or absent where all
+    is well.
+    """
 
     key: str
     metric: str
@@ -33,6 +35,14 @@ PARTITION_FLAGS: Final = (
         "Nothing is read or written there, and nothing that was acknowledged is retried in "
         "silence. The broker's log names the fault: repair or replace the disk, then restart the "
         "broker.",
+    ),
+    PartitionFlag(
+        "damaged",
+        "hermes_damaged_offsets",
+        "damaged on disk in places",
+        "What is damaged is never served: a fetch of it gets CORRUPT_MESSAGE, records around it "
+        "are read. The broker's log names the places: look after the disk, and move consumers "
+        "past them.",
     ),
 )
 FLAGS_BY_METRIC: Final = {flag.metric: flag for flag in PARTITION_FLAGS}
