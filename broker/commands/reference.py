@@ -17,6 +17,7 @@ def page(notice: str) -> str:
         *("# Commands on a cluster", "", notice, ""),
         "What `hermes` can do with a cluster, ours or Apache Kafka. How to use it well is in",
         "[the guide](../cli.md); `hermes COMMAND --help` shows the same as this page.",
+        "`hermes plan` asks no cluster: of the arguments everywhere it takes `--json` alone.",
         "",
         *("## Everywhere", ""),
         *_arguments(COMMON),
