@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Final
 
@@ -78,13 +77,11 @@ def partitions(target: Target, options: Options) -> Row:
     created, open_files = list[tuple[float, float]](), list[tuple[float, float]]()
     for count in series(options.series_max or PARTITIONS_MAX):
         shape = Shape("partitions", RECORD_BYTES, 1, connections=4, window=16, partitions=count)
-        began_s = time.monotonic()
-        with topic_of(target, options, count):
-            created.append((count, time.monotonic() - began_s))
         sample = produced(target, options, shape)
         if "CPU a request" not in sample.values:
             raise BenchFault("the broker's process is not known: it is not on this machine")
         costs.append((count, sample.values["CPU a request"]))
+        created.append((count, sample.values["create"]))
         memory.append((count, sample.values["resident"]))
         if target.pid is not None:
             open_files.append((count, descriptor_count(target.pid)))

@@ -109,7 +109,10 @@ def pace(job: Mapping[str, Any]) -> dict[str, Any]:
     answers = Acknowledged(peer, topic, count)
     peer.sendall(requests[0].stamp(time.monotonic_ns()))
     answers.first()
-    told = Told() if job.get("until_told") else None
+    told = None
+    if job.get("until_told"):
+        print("ready", flush=True)
+        told = Told()
     began_ns, began_cpu = time.monotonic_ns(), cpu_s()
     tick_ns, ticks = round(tick_s * 1e9), round(job["seconds"] / tick_s)
     sent, late_ns, now_ns = 0, 0, began_ns

@@ -80,7 +80,8 @@ def _measured(target: OwnBroker, options: Options, watch: Watch) -> Row:
         wait_until_ready(reader)
         sender = start_raw(target, kind="pace", topic=topic, until_told=True, **live)
         try:
-            time.sleep(2 * WARM_UP_S)
+            wait_until_ready(sender)
+            time.sleep(WARM_UP_S)
             began_ns = time.monotonic_ns()
             time.sleep(options.seconds)
             alone = began_ns, time.monotonic_ns()

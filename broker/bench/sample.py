@@ -70,6 +70,7 @@ UNITS: Final[Mapping[str, str]] = {
     "P99": "ms",
     "P99.9": "ms",
     "first record": "s",
+    "create": "s",
 }
 
 
@@ -92,7 +93,9 @@ def check_count(target: Target, topic: str, partitions: int, acknowledged: int) 
 
 def produced(target: Target, options: Options, shape: Shape) -> Sample:
     """Throughput of one shape, acks as the options say."""
+    began_s = time.monotonic()
     with topic_of(target, options, shape.partitions) as topic:
+        created_s = time.monotonic() - began_s
         before = target.usage()
         result = run_raw(target, **_job(shape, topic, options, kind="produce"))
         after = target.usage()
@@ -100,6 +103,7 @@ def produced(target: Target, options: Options, shape: Shape) -> Sample:
     values = {
         "produced": result["records"] / result["seconds"],
         "MB/s": result["bytes"] / result["seconds"] / 1e6,
+        "create": created_s,
         **_costs(before, after, result["bytes"], result["requests"]),
     }
     return Sample(values, loads_percent(result["seconds"], result))

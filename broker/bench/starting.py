@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import socket
-import struct
 import time
-from typing import Any, Final
+from typing import Final
 
+from broker.bench.asking import ask, receive_frame
 from broker.bench.frames import BenchRefusal, check_produced, of_records, produce_frame
-from broker.bench.raw_produce import receive_exactly
 from broker.wire import api
-from broker.wire.frame import decode_response, encode_request
 from broker.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
 FIRST_S_MAX: Final = 120.0
@@ -31,7 +29,7 @@ def first_record_s(bootstrap: str, started_s: float) -> float:
             with socket.create_connection((host, int(port)), timeout=FIRST_S_MAX) as peer:
                 _create(peer)
                 peer.sendall(frame)
-                check_produced(_receive(peer))
+                check_produced(receive_frame(peer))
                 return time.monotonic() - started_s
         except (OSError, BenchRefusal):
             time.sleep(_RETRY_S)
@@ -41,14 +39,7 @@ def first_record_s(bootstrap: str, started_s: float) -> float:
 
 def _create(peer: socket.socket) -> None:
     topic = CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1)
-    request: Any = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
-    peer.sendall(encode_request(api.CREATE_TOPICS, _CREATE_VERSION, 1, "hermes-bench", request))
-    _, answer = decode_response(api.CREATE_TOPICS, _CREATE_VERSION, memoryview(_receive(peer)))
-    (result,) = answer.topics
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
+    (result,) = ask(peer, api.CREATE_TOPICS, _CREATE_VERSION, request).topics
     if result.error_code not in {0, _EXISTS}:
         raise BenchRefusal(f"error {result.error_code}")
-
-
-def _receive(peer: socket.socket) -> bytearray:
-    (size,) = struct.unpack(">i", receive_exactly(peer, 4))
-    return receive_exactly(peer, size)

@@ -11,6 +11,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +19,9 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from broker.bench.asking import ask_end_offsets
 from broker.bench.cores import pin_broker
+from broker.bench.frames import BenchRefusal
 from broker.bench.measure import parse_buckets, parse_samples
 from broker.bench.processes import Usage, family_usage, listener
 
@@ -26,6 +29,10 @@ START_S_MAX: Final = 60.0
 TOPIC_S_MAX: Final = 15.0
 MANY_PARTITIONS: Final = 100
 PARTITION_S_MAX: Final = 0.05
+LATE_S: Final = 5.0
+"""An answer may come this much later: whoever waits for it gives up first, and says so."""
+MANY_S_MAX: Final = 290.0
+"""Clients wait for an answer no longer than five minutes."""
 LOG_LINES: Final = 15
 LOOP_LAG: Final = "hermes_loop_lag_seconds"
 
@@ -77,10 +84,12 @@ class Target:
         self, name: str, partitions: int, settings: Mapping[str, str] | None = None
     ) -> None:
         """Returns when every partition has a leader. Raises BenchFault."""
-        admin = self._admin()  # kept while its answers are awaited: they end with it
-        topic = NewTopic(name, partitions, 1, config=dict(settings or {}))
         seconds = _patience_s(partitions)
-        futures = admin.create_topics([topic], operation_timeout=seconds, request_timeout=seconds)
+        admin = self._admin(seconds)  # kept while its answers are awaited: they end with it
+        topic = NewTopic(name, partitions, 1, config=dict(settings or {}))
+        futures = admin.create_topics(
+            [topic], operation_timeout=seconds, request_timeout=seconds + LATE_S
+        )
         self._wait_for(name, futures, seconds)
         deadline_s = time.monotonic() + seconds
         while True:
@@ -95,13 +104,17 @@ class Target:
 
     def delete_topic(self, name: str, partitions: int = 1) -> None:
         """Raises BenchFault."""
-        admin = self._admin()
         seconds = _patience_s(partitions)
-        futures = admin.delete_topics([name], operation_timeout=seconds, request_timeout=seconds)
+        admin = self._admin(seconds)
+        futures = admin.delete_topics(
+            [name], operation_timeout=seconds, request_timeout=seconds + LATE_S
+        )
         self._wait_for(name, futures, seconds)
 
     def end_offsets(self, topic: str, partitions: int) -> list[int]:
         """The offset behind the last record of each partition. Raises BenchFault."""
+        with suppress(OSError, BenchRefusal):  # it leads all of them: one question
+            return ask_end_offsets(self.bootstrap, topic, partitions)
         settings: dict[str, Any] = {**self._settings_of_clients(), "group.id": "hermes-bench"}
         consumer = Consumer(settings)
         try:
@@ -123,8 +136,9 @@ class Target:
     def _settings_of_clients(self) -> dict[str, Any]:
         return {"bootstrap.servers": self.bootstrap, "log_level": 2}
 
-    def _admin(self) -> AdminClient:
-        return AdminClient(self._settings_of_clients())
+    def _admin(self, seconds: float) -> AdminClient:
+        patience_ms = max(60_000, round(1000 * seconds))
+        return AdminClient({**self._settings_of_clients(), "socket.timeout.ms": patience_ms})
 
     def _wait_for(self, topic: str, futures: Mapping[str, Any], seconds: float) -> None:
         try:
@@ -146,7 +160,8 @@ def running_target(bootstrap: str, *, is_ours: bool) -> Target:
 
 def _patience_s(partitions: int) -> float:
     """How long a topic of so many partitions may take to come or go."""
-    return TOPIC_S_MAX + max(0, partitions - MANY_PARTITIONS) * PARTITION_S_MAX
+    more_s = max(0, partitions - MANY_PARTITIONS) * PARTITION_S_MAX
+    return min(TOPIC_S_MAX + more_s, MANY_S_MAX)
 
 
 class OwnBroker(Target):
