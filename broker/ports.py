@@ -96,6 +96,11 @@ class DiskFile(Protocol):
         loop. Raises DiskFault.
         """
 
+    async def rewrite(self, position: int) -> None:
+        """Write what is read from `position` on once more, and sync it: after a failed sync the
+        system keeps the bytes, counts them as written, and loses them later. Raises DiskFault.
+        """
+
     async def sync(self) -> None:
         """fdatasync, off the loop: what was written before the call is durable. Raises DiskFault;
         after that the file's state is unknown for good, and another sync would not tell.
@@ -139,6 +144,9 @@ class Disk(Protocol):
 
     def reader(self, path: str) -> OutsideReader:
         """For the worker process. The file need not exist yet, or any more."""
+
+    def mark(self, path: str) -> None:
+        """An empty file, at once; an existing one is fine. Not synced. Raises DiskFault."""
 
     async def replace_file(self, path: str, content: bytes) -> None:
         """Write aside, sync, rename over `path`, sync the directory: afterwards the old or the new,

@@ -113,10 +113,10 @@ class Checkpoints:
             raise  # nothing was asked of the device
         except DiskFull as full:  # as final as any fault: the pages count as written now
             fault = DiskFault(full.path, f"at a sync: {full.reason}")
-            log.go_offline(fault)
+            log.fail_sync(fault)
             raise fault from full
         except DiskFault as fault:
-            log.go_offline(fault)
+            log.fail_sync(fault)
             raise
         except FileNotFoundError as error:
             missing = DiskFault(log.directory, "a segment's file is missing")

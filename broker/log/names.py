@@ -1,7 +1,8 @@
 """The names of the files in a partition's directory. Nothing here touches a disk.
 
 `<base offset, 20 digits>` + `.log .idx .timeidx .snapshot`; `partition.json`; `leader-epochs`;
-`damaged-ranges` (what cannot be read; there only when something is).
+`damaged-ranges` (what cannot be read; there only when something is); `sync-failed` (empty; what was
+not synced before it appeared is only in the page cache, for ever).
 While something is under way: `next.log` (a segment being created), `<base>-<end>.cleaned` (a
 compacted segment being written), `<base>-<end>.swap` (it is complete and replaces all segments in
 [base, end)), `*.deleted` (to be unlinked), `*.damaged` (kept for a person).
@@ -25,6 +26,7 @@ NEXT_LOG: Final = "next.log"
 PARTITION_FILE: Final = "partition.json"
 EPOCHS_FILE: Final = "leader-epochs"
 DAMAGE_FILE: Final = "damaged-ranges"
+SYNC_FAILED: Final = "sync-failed"
 
 _NUMBERED: Final = re.compile(r"(\d{20})(\.log|\.idx|\.timeidx|\.snapshot)")
 _RANGE: Final = re.compile(r"(\d{20})-(\d{20})(\.cleaned|\.swap)")

@@ -9,6 +9,7 @@ DiskFull it goes on. One owner, one event loop; `stage`, `flush` and `read` neve
 from __future__ import annotations
 
 from collections.abc import Generator
+from contextlib import suppress
 from typing import Final
 
 from broker.errors import ErrorCode, Refusal
@@ -137,6 +138,8 @@ class PartitionLog:
         log = cls(disk, directory, identity, config, found, now_wall_ms)
         if found.has_new_ranges:
             await store(log)
+        if found.has_failed_sync:
+            await disk.unlink(f"{directory}/{names.SYNC_FAILED}")
         if is_changed or found.snapshot is None:
             try:
                 await log.checkpoint()
@@ -309,6 +312,12 @@ class PartitionLog:
     def go_offline(self, fault: DiskFault) -> None:
         """Refuse every call from now on: what the disk holds is not known any more."""
         self._offline_reason = f"the log of {self.topic}-{self.partition} is offline: {fault}"
+
+    def fail_sync(self, fault: DiskFault) -> None:
+        """A sync failed: offline, and the next start is told, since to it all looks well."""
+        self.go_offline(fault)
+        with suppress(DiskFault):
+            self.disk.mark(f"{self.directory}/{names.SYNC_FAILED}")
 
     def check_online(self) -> None:
         """Raises Refusal(KAFKA_STORAGE_ERROR) when the log is offline or closed."""

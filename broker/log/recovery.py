@@ -2,13 +2,15 @@
 
 Not here: appending, reading. After a clean stop nothing is scanned: the newest whole snapshot names
 the end. Otherwise the log is scanned from that snapshot (which was taken after a sync) to the first
-byte that is not a batch; a torn tail is cut off. What was valid but lies behind damage is kept
-aside as `*.damaged` and named in `damage`, never deleted. Without any snapshot everything is
+byte that is not a batch; a torn tail is cut off. After a failed sync it is written anew: the system
+counts it as written although the device has not got it. What was valid but lies behind damage is
+kept aside as `*.damaged` and named in `damage`, never deleted. Without any snapshot everything is
 scanned, and segments behind a damaged one are kept: they had been rolled over.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -45,6 +47,7 @@ class Recovered:
     epochs: LeaderEpochs
     damage: list[str] = field(default_factory=list)
     scanned_bytes: int = 0
+    has_failed_sync: bool = False
     has_new_ranges: bool = False
     """Segments' `damaged` has more than the file says."""
     needs_segment: bool = False
@@ -85,7 +88,13 @@ async def recover(
         producers.entries = dict(snapshot.producers)
     recovered = Recovered(segments, 0, 0, snapshot, producers, _read_epochs(disk, directory))
     recovered.snapshot_offsets = listing.snapshots
-    await _Recovery(recovered, directory, index_interval_bytes, now_wall_ms).run()
+    recovered.has_failed_sync = names.SYNC_FAILED in entries
+    try:
+        await _Recovery(recovered, directory, index_interval_bytes, now_wall_ms).run()
+    except DiskFault:
+        with suppress(DiskFault):
+            disk.mark(f"{directory}/{names.SYNC_FAILED}")  # it may have been a sync that failed
+        raise
     producers.expire(now_wall_ms)
     return recovered
 
@@ -142,6 +151,8 @@ class _Recovery:
     ) -> int:
         """The next offset, after scanning from `position` and cutting off what is bad."""
         found = self.found
+        if found.has_failed_sync and segment.size > position:
+            await segment.rewrite(position)
         if position:
             await self._load_below(segment, position)
         else:

@@ -145,6 +145,15 @@ class Segment:
         finally:
             self._leave()
 
+    async def rewrite(self, position: int) -> None:
+        """`DiskFile.rewrite` that keeps the descriptor open meanwhile."""
+        file = self.file()
+        self.users += 1
+        try:
+            await file.rewrite(position)
+        finally:
+            self._leave()
+
     async def sync(self) -> None:
         """`DiskFile.sync` that keeps the descriptor open meanwhile."""
         file = self.file()

@@ -121,6 +121,10 @@ class SystemDisk:
     def reader(self, path: str) -> FileReader:
         return FileReader(str(self._at(path).absolute()))
 
+    def mark(self, path: str) -> None:
+        with _mapped(path), _present(path):
+            self._at(path).touch()
+
     async def replace_file(self, path: str, content: bytes) -> None:
         temporary = self._at(f"{path}.{next(self._temporary_numbers)}.tmp")
         await self.run_write(path, _replace_file, self._at(path), temporary, content)
@@ -256,6 +260,9 @@ class SystemFile:
 
     async def sync(self) -> None:
         await self._disk.run_sync(self._path, self._users.run(self._syncs.run))
+
+    async def rewrite(self, position: int) -> None:
+        await self._disk.run_sync(self._path, self._users.run(_rewrite), position)
 
     def close(self) -> None:
         """Closing twice is fine."""
@@ -440,6 +447,17 @@ def _trim(descriptor: int, size: int) -> None:
 
 def _fdatasync(descriptor: int) -> None:
     getattr(os, "fdatasync", os.fsync)(descriptor)  # macOS has only fsync
+
+
+def _rewrite(descriptor: int, position: int) -> None:
+    with suppress(OSError):
+        _fdatasync(descriptor)  # it may still have to tell of the earlier failure
+    while chunk := os.pread(descriptor, WARM_READ_BYTES, position):
+        written = 0
+        while written < len(chunk):
+            written += os.pwrite(descriptor, chunk[written:], position + written)
+        position += written
+    _fdatasync(descriptor)
 
 
 def _sync_directory(path: Path) -> None:

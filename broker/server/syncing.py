@@ -4,7 +4,8 @@ A partition with `durability=fsync` is added when it was written to; one round a
 that came while the round before it ran. Up to `DIRECT_FILES_MAX` files are synced one by one
 beside each other, more by one `syncfs` of the data directory's file system. What a round has made
 durable is published when it is over. The first fault takes its partition offline, after `syncfs`
-every partition of the round: the next sync of the same file would say that all is well.
+every partition of the round, and then there is no other `syncfs`: the next sync of the same file
+would say that all is well.
 
 Not here: what has to be synced of a log (`PartitionLog.begin_sync`), whom that answers
 (`Partition.on_synced`). No task, thread or wait of a request's own.
@@ -57,6 +58,7 @@ class SyncRounds:
         self._turn = turn
         self._dirty: dict[Partition, None] = {}
         self._is_due = asyncio.Event()
+        self._has_sync_all = disk.has_sync_all
 
     def add(self, partition: Partition) -> None:
         """Sync it in the next round. Adding twice is fine."""
@@ -88,7 +90,7 @@ class SyncRounds:
         if not due:
             return
         file_count = sum(each.mark.file_count for each in due)
-        is_direct = file_count <= DIRECT_FILES_MAX or not self._disk.has_sync_all
+        is_direct = file_count <= DIRECT_FILES_MAX or not self._has_sync_all
         began_ms = self._clock.monotonic_ms()
         synced = await (_sync_directly(due) if is_direct else self._sync_whole(due))
         elapsed_ms = self._clock.monotonic_ms() - began_ms
@@ -103,12 +105,13 @@ class SyncRounds:
         try:
             await self._disk.sync_all()
         except DiskFault as fault:
+            self._has_sync_all = False  # files beside the round failed, too; each tells it once
             reason = (
                 f"the file system could not be synced: what it holds of {len(due)} partitions is "
                 f"not known: {fault.reason}"
             )
             for each in due:
-                each.log.go_offline(DiskFault(each.log.directory, reason))
+                each.log.fail_sync(DiskFault(each.log.directory, reason))
                 each.partition.take_offline(reason)
             return []
         return [each for each in due if each.log.finish_sync(each.mark)]

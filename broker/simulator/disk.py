@@ -61,6 +61,28 @@ class Inode:
     is_dirty: bool = False
     rewrites: int = 0
     synced_rewrites: int = 0
+    given_up: list[tuple[int, int]] = field(default_factory=list)
+    """Bytes [begin, end) of a sync that failed: they are read as written, no later sync writes
+    them, and the device has zeros there.
+    """
+
+    owes_error: bool = False
+    """A sync of the whole disk failed for this file, which its own next sync will tell."""
+
+    def fail_sync(self) -> None:
+        """A sync of what is unsynced failed."""
+        begin = min(len(self.synced), len(self.content))
+        if self.content[:begin] != self.synced[:begin]:
+            begin = 0
+        if begin < len(self.content):
+            self.given_up.append((begin, len(self.content)))
+
+    def on_device(self) -> bytearray:
+        """The content if all that a sync may still write were written."""
+        content = bytearray(self.content)
+        for begin, end in self.given_up:
+            content[begin:end] = bytes(max(0, min(end, len(content)) - begin))
+        return content
 
     def begin_sync(self) -> Callable[[], None]:
         """What is to be called when the sync is over: the content as it is now is durable then,
@@ -68,7 +90,8 @@ class Inode:
         """
         rewrites = self.rewrites
         base = len(self.synced) if rewrites == self.synced_rewrites else 0
-        tail = bytes(memoryview(self.content)[base:])
+        source = self.on_device() if self.given_up else self.content
+        tail = bytes(memoryview(source)[base:])
 
         def finish() -> None:
             if rewrites > self.synced_rewrites or len(self.synced) < base + len(tail):
@@ -76,7 +99,7 @@ class Inode:
                     return  # a sync that began later was over first
                 self.synced[base:] = tail
                 self.synced_rewrites = rewrites
-            is_same = self.rewrites == self.synced_rewrites
+            is_same = self.rewrites == self.synced_rewrites and not self.given_up
             self.is_dirty = not is_same or len(self.synced) != len(self.content)
 
         return finish
@@ -229,7 +252,9 @@ class DiskImage:
             if isinstance(node, Directory):
                 self._restore(node, cut)
             elif node.is_dirty:
+                node.content = node.on_device()
                 node.content = self._left_of(node, cut.kept)
+                node.given_up.clear()
                 node.synced = bytearray(node.content)
                 node.synced_rewrites = node.rewrites
                 node.is_dirty = False
@@ -263,7 +288,10 @@ def _copy(node: Inode | Directory, copies: dict[int, Inode | Directory]) -> Inod
     copy = copies.get(id(node))
     if copy is None:
         copy = copies[id(node)] = replace(
-            node, content=bytearray(node.content), synced=bytearray(node.synced)
+            node,
+            content=bytearray(node.content),
+            synced=bytearray(node.synced),
+            given_up=list(node.given_up),
         )
     return copy
 
@@ -328,6 +356,10 @@ class SimulatedDisk:
     def reader(self, path: str) -> SimulatedReader:
         return SimulatedReader(self, path)
 
+    def mark(self, path: str) -> None:
+        if not self.exists(path):
+            self._change((*self._place(path), Inode()))
+
     async def replace_file(self, path: str, content: bytes) -> None:
         await self.pause()
         self.check_space(path)
@@ -371,7 +403,13 @@ class SimulatedDisk:
         finishes = [inode.begin_sync() for inode in self.image.dirty_files()]
         changes = self.image.unsynced_changes()
         await self.pause()
-        self.check_error("")
+        try:
+            self.check_error("")
+        except DiskFault:
+            for inode in self.image.dirty_files():
+                inode.fail_sync()
+                inode.owes_error = True
+            raise
         if self.process.is_alive:
             for finish in finishes:
                 finish()
@@ -525,11 +563,23 @@ class SimulatedFile:
         await self._disk.pause()
         self._disk.check_error(self._path)
 
+    async def rewrite(self, position: int) -> None:
+        self._inode.given_up.clear()
+        self._inode.owes_error = False
+        await self.sync()
+
     async def sync(self) -> None:
         self._check_open()
         finish = self._inode.begin_sync()
         await self._disk.pause()
-        self._disk.check_error(self._path)
+        try:
+            self._disk.check_error(self._path)
+            if self._inode.owes_error:
+                raise DiskFault(self._path, "Input/output error")
+        except DiskFault:
+            self._inode.fail_sync()
+            self._inode.owes_error = False
+            raise
         if self._disk.process.is_alive:
             finish()
             self._disk.image.note_change()

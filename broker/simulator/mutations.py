@@ -223,6 +223,13 @@ def _open_without_a_sync(original: Any) -> Any:
     return classmethod(opened)
 
 
+def _trust_the_cache(_original: Any) -> Any:
+    async def rewrite(_segment: Segment, _position: int) -> None:
+        """Nothing."""
+
+    return rewrite
+
+
 class _WithoutCheckpoint(PartitionLog):
     """While it is opened."""
 
@@ -301,6 +308,11 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "what recovery found is served before it is synced",
         (Patch(PartitionLog, "open", _open_without_a_sync),),
         {"double_crash": 1},
+    ),
+    "trust-cache-after-fault": Mutation(
+        "what could not be synced is taken for stored after a restart, because it can be read",
+        (Patch(Segment, "rewrite", _trust_the_cache),),
+        {"broken_disk": 2, "power_cut": 1},
     ),
     "forget-producers": Mutation(
         "the state of idempotent producers is lost at a restart",

@@ -18,6 +18,7 @@ from broker.ports import DiskFault, DiskFull
 from broker.runtime import disk as disk_module
 from broker.runtime import writeback
 from broker.runtime.disk import IOVEC_MAX, SystemDisk
+from broker.runtime.linux import has_honest_syncfs
 from broker.runtime.writeback import AHEAD_BYTES, AHEAD_FILES_MAX, STEP_BYTES
 
 
@@ -292,3 +293,58 @@ async def test_little_room_or_closed_file_costs_nothing_but_the_speed(
 def held_bytes(disk: SystemDisk, path: str) -> int:
     """What the file takes of the device."""
     return (disk.root / path).stat().st_blocks * 512
+
+
+async def test_what_is_written_once_more_stays_as_it_was(disk: SystemDisk) -> None:
+    file = await disk.create("a")
+    content = bytes(range(256)) * 10_000
+    file.append([content])
+    await file.rewrite(1_000)
+    await file.rewrite(len(content))
+    assert await file.read_cold(0, len(content) + 1) == content
+    file.close()
+
+
+async def test_a_sync_of_everything_works_where_the_kernel_tells_of_its_errors(
+    disk: SystemDisk,
+) -> None:
+    assert disk.has_sync_all == has_honest_syncfs()
+    if disk.has_sync_all:
+        await disk.sync_all()
+
+
+@pytest.mark.parametrize(
+    ("release", "is_honest"),
+    [("5.8.0-1-amd64", True), ("6.18.44", True), ("5.7.19", False), ("4.19.0", False)],
+)
+def test_only_a_kernel_that_tells_of_errors_syncs_everything(
+    release: str, *, is_honest: bool
+) -> None:
+    assert has_honest_syncfs(release) == is_honest
+
+
+async def test_one_failed_sync_of_a_file_fails_all_later_ones(
+    disk: SystemDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system tells of an error once and then says that all is well."""
+    file = await disk.create("a")
+    real, failures = os.fdatasync, [OSError(errno.EIO, "Input/output error")]
+
+    def fdatasync(descriptor: int) -> None:
+        if failures:
+            raise failures.pop()
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fdatasync", fdatasync)
+    for _ in range(3):
+        with pytest.raises(DiskFault, match="Input/output error"):
+            await file.sync()
+    file.close()
+
+
+def test_a_mark_is_there_at_once_and_may_be_there_already(disk: SystemDisk) -> None:
+    for _ in range(2):
+        disk.mark("a")
+        assert disk.file_size("a") == 0
+    with pytest.raises(DiskFault):
+        disk.mark("nowhere/a")

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
+from broker.log.names import SYNC_FAILED
 from broker.records.build import build_batch
 from broker.records.iterate import iterate_batches, iterate_records
 from broker.simulator.disk import Directory, DiskImage, Inode, Kept, PowerCut
@@ -264,5 +265,29 @@ def test_fsync_what_recovery_found_is_on_disk_before_it_is_seen() -> None:
         assert place_of(site.host.image).is_on_disk == (seen == [VALUE])
         await site.crash(takes_power=True)
         assert await site.read(max_wait_ms=30_000) == seen == [VALUE]
+
+    at_a_site(work)
+
+
+def test_fsync_what_could_not_be_synced_is_on_disk_before_a_restart_shows_it() -> None:
+    """The system keeps the bytes of a failed sync as if they were written: another sync says that
+    all is well, and the next power cut takes them.
+    """
+
+    async def work(site: Site) -> None:
+        await site.create("fsync")
+        faults = site.host.image.faults
+        faults.latency_s_max = SLOW_DEVICE_S
+        await site.produce(0)
+        await site.until(lambda: place_of(site.host.image).is_in_page_cache)
+        faults.error_probability = 1.0
+        await site.until(lambda: site.host.image.find(f"{DIRECTORY}/{SYNC_FAILED}") is not None)
+        faults.error_probability, faults.latency_s_max = 0.0, 0.01
+        await site.crash(takes_power=False)
+        seen = await site.read(max_wait_ms=30_000)
+        assert seen == [VALUE]
+        assert site.host.image.find(f"{DIRECTORY}/{SYNC_FAILED}") is None
+        await site.crash(takes_power=True)
+        assert await site.read(max_wait_ms=30_000) == seen
 
     at_a_site(work)

@@ -14,6 +14,7 @@ import pytest
 
 from broker.config.alter import AlterOperation
 from broker.errors import ErrorCode
+from broker.log.names import SYNC_FAILED
 from broker.model import INT64_MAX
 from broker.wire import api
 from broker.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -186,10 +187,13 @@ def test_the_first_error_of_a_sync_takes_its_partition_offline_and_is_not_retrie
                 assert again.error_code == ErrorCode.KAFKA_STORAGE_ERROR
                 assert client.produce("t", RECORDS, partition=1).error_code == 0
             assert len(re.findall(r"fdatasync\(", output.read_text())) == 1, "never retried"
+        assert log.with_name(SYNC_FAILED).exists()
         broker.terminate()
         broker.start()
+        assert not log.with_name(SYNC_FAILED).exists()
         with WireClient(broker.kafka_port) as client:
             assert client.produce("t", RECORDS, partition=0).error_code == 0
+            assert client.fetch("t", 0, partition=0).high_watermark == 3, "what was written is kept"
 
 
 @pytest.mark.apt("strace")
