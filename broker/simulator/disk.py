@@ -12,12 +12,20 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from enum import Enum
 from random import Random
 from typing import Final, NamedTuple
 
 from broker.ports import Buffer, DiskFault, DiskFull
+from broker.simulator.inodes import (
+    Directory,
+    Inode,
+    Link,
+    apply_links,
+    copy_directory,
+    copy_node,
+)
 from broker.simulator.loop import Process, ProcessKilled, SimulatedLoop
 
 TOTAL_BYTES: Final = 1 << 40
@@ -50,69 +58,6 @@ class HostFaults:
         return self.kill_at_operation == 1
 
 
-@dataclass(slots=True, eq=False)
-class Inode:
-    """One file. `synced` is its content when the last sync began; `rewrites` counts what changed
-    it in place since it was made, `synced_rewrites` those that `synced` has.
-    """
-
-    content: bytearray = field(default_factory=bytearray)
-    synced: bytearray = field(default_factory=bytearray)
-    is_dirty: bool = False
-    rewrites: int = 0
-    synced_rewrites: int = 0
-    given_up: list[tuple[int, int]] = field(default_factory=list)
-    """Bytes [begin, end) of a sync that failed: they are read as written, no later sync writes
-    them, and the device has zeros there.
-    """
-
-    owes_error: bool = False
-    """A sync of the whole disk failed for this file, which its own next sync will tell."""
-
-    def fail_sync(self) -> None:
-        """A sync of what is unsynced failed."""
-        begin = min(len(self.synced), len(self.content))
-        if self.content[:begin] != self.synced[:begin]:
-            begin = 0
-        if begin < len(self.content):
-            self.given_up.append((begin, len(self.content)))
-
-    def on_device(self) -> bytearray:
-        """The content if all that a sync may still write were written."""
-        content = bytearray(self.content)
-        for begin, end in self.given_up:
-            content[begin:end] = bytes(max(0, min(end, len(content)) - begin))
-        return content
-
-    def begin_sync(self) -> Callable[[], None]:
-        """What is to be called when the sync is over: the content as it is now is durable then,
-        what is written meanwhile is not.
-        """
-        rewrites = self.rewrites
-        base = len(self.synced) if rewrites == self.synced_rewrites else 0
-        source = self.on_device() if self.given_up else self.content
-        tail = bytes(memoryview(source)[base:])
-
-        def finish() -> None:
-            if rewrites > self.synced_rewrites or len(self.synced) < base + len(tail):
-                if rewrites < self.synced_rewrites:
-                    return  # a sync that began later was over first
-                self.synced[base:] = tail
-                self.synced_rewrites = rewrites
-            is_same = self.rewrites == self.synced_rewrites and not self.given_up
-            self.is_dirty = not is_same or len(self.synced) != len(self.content)
-
-        return finish
-
-
-@dataclass(slots=True, eq=False)
-class Directory:
-    """`synced` are the names that are durable."""
-
-    entries: dict[str, Inode | Directory] = field(default_factory=dict)
-    synced: dict[str, Inode | Directory] = field(default_factory=dict)
-
-
 class Kept(Enum):
     """What is left of the unsynced part of a file. HOLED: its length and most of its bytes, a
     stretch of zeros among them.
@@ -132,9 +77,6 @@ class PowerCut(NamedTuple):
 
 
 ANY_POWER_CUT: Final = PowerCut()
-
-Link = tuple[Directory, str, Inode | Directory | None]
-"""A name in a directory; None removes it. A rename is two of them at once."""
 
 
 class DiskImage:
@@ -157,13 +99,13 @@ class DiskImage:
         """The same state on another disk, without its faults."""
         copies: dict[int, Inode | Directory] = {}
         other = DiskImage(random)
-        other.root = _copy_directory(self.root, copies)
+        other.root = copy_directory(self.root, copies)
         other._unsynced = [
             tuple(
                 (
-                    _copy_directory(directory, copies),
+                    copy_directory(directory, copies),
                     name,
-                    None if node is None else _copy(node, copies),
+                    None if node is None else copy_node(node, copies),
                 )
                 for directory, name, node in links
             )
@@ -193,7 +135,7 @@ class DiskImage:
 
     def change(self, *links: Link) -> None:
         """Change names, all at once."""
-        _apply(links, is_synced=False)
+        apply_links(links, is_synced=False)
         self._unsynced.append(links)
         self.note_change()
 
@@ -217,7 +159,7 @@ class DiskImage:
             else:
                 kept.append(links)
         for links in reversed(durable):
-            _apply(links, is_synced=True)
+            apply_links(links, is_synced=True)
         self._unsynced = kept[::-1]
         self.note_change()
 
@@ -241,7 +183,7 @@ class DiskImage:
             if touched & stopped or self.random.random() < cut.lost_name_probability:
                 stopped |= touched
             else:
-                _apply(links, is_synced=True)
+                apply_links(links, is_synced=True)
         self._unsynced.clear()
         self._restore(self.root, cut)
 
@@ -280,39 +222,6 @@ class DiskImage:
         if self.random.random() < 0.3:  # the length reached the disk, the data did not
             torn.extend(bytes(self.random.randint(0, len(content) - kept)))
         return torn
-
-
-def _copy(node: Inode | Directory, copies: dict[int, Inode | Directory]) -> Inode | Directory:
-    if isinstance(node, Directory):
-        return _copy_directory(node, copies)
-    copy = copies.get(id(node))
-    if copy is None:
-        copy = copies[id(node)] = replace(
-            node,
-            content=bytearray(node.content),
-            synced=bytearray(node.synced),
-            given_up=list(node.given_up),
-        )
-    return copy
-
-
-def _copy_directory(directory: Directory, copies: dict[int, Inode | Directory]) -> Directory:
-    known = copies.get(id(directory))
-    if isinstance(known, Directory):
-        return known
-    copy = copies[id(directory)] = Directory()
-    copy.entries = {name: _copy(node, copies) for name, node in directory.entries.items()}
-    copy.synced = {name: _copy(node, copies) for name, node in directory.synced.items()}
-    return copy
-
-
-def _apply(links: Sequence[Link], *, is_synced: bool) -> None:
-    for directory, name, node in links:
-        names = directory.synced if is_synced else directory.entries
-        if node is None:
-            names.pop(name, None)
-        else:
-            names[name] = node
 
 
 class SimulatedDisk:

@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 from broker.log import names
 from broker.log.directory import TOPICS
 from broker.log.snapshot import decode_snapshot
-from broker.simulator.disk import Directory, DiskImage, Inode
+from broker.simulator.disk import DiskImage
+from broker.simulator.inodes import Directory, Inode
 
 FLIPS_MAX: Final = 3
 """Per call; each in another segment."""

@@ -21,7 +21,8 @@ from broker.log.producers import BATCHES_KEPT
 from broker.log.recovery import IndexVisitor
 from broker.log.scan import scan
 from broker.log.segment import Segment
-from broker.simulator.disk import Directory, DiskImage, Inode, Kept, PowerCut, SimulatedDisk
+from broker.simulator.disk import DiskImage, Kept, PowerCut, SimulatedDisk
+from broker.simulator.inodes import Directory, Inode
 from broker.simulator.loop import SimulatedLoop
 from tests.log.world import DIRECTORY, NOW_MS, TOPIC_ID, append_keyed, read_from
 

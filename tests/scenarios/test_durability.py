@@ -13,7 +13,8 @@ import pytest
 from broker.log.names import SYNC_FAILED
 from broker.records.build import build_batch
 from broker.records.iterate import iterate_batches, iterate_records
-from broker.simulator.disk import Directory, DiskImage, Inode, Kept, PowerCut
+from broker.simulator.disk import DiskImage, Kept, PowerCut
+from broker.simulator.inodes import Directory, Inode
 from broker.simulator.recycling import create_topic
 from broker.simulator.scenario import SETTINGS
 from broker.simulator.session import ClientError, Session
