@@ -69,8 +69,7 @@ async def read_cold(
             result: ReadResult = done.value
             return result
         except Damaged as met:
-            if met.segment in log.segments:
-                await _survey(log, met)
+            await survey_met(log, met)
         except NoDescriptor:
             log.open_segments.make_room()
         except (DiskFault, FileNotFoundError, Refusal) as fault:
@@ -83,8 +82,12 @@ async def read_cold(
     )
 
 
-async def _survey(log: PartitionLog, met: Damaged) -> None:
-    """Afterwards the damage is known, and the read that met it begins again with that."""
+async def survey_met(log: PartitionLog, met: Damaged) -> None:
+    """Afterwards the damage is known, and what met it begins again with that. Raises Refusal when
+    the disk does not say.
+    """
+    if met.segment not in log.segments:
+        return
     try:
         await survey(log, met.segment, met.position)
     except (DiskFault, FileNotFoundError) as fault:

@@ -10,22 +10,24 @@ records, and going on would open batch after batch of a client that lies.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.errors import Refusal
-from broker.log.damage import Damaged
-from broker.log.driving import refused
+from broker.log.damage import Damaged, DamagedRange
+from broker.log.driving import READ_ATTEMPTS_MAX, refused, survey_met
 from broker.log.segment import Segment
+from broker.log.survey import Extent, extent_of
 from broker.log.turns import OthersFirst
 from broker.model import INT64_MAX
-from broker.ports import DiskFault, Worker
+from broker.ports import Buffer, DiskFault, Worker
 from broker.records.batch import (
     CODEC_MASK,
     HEADER_BYTES,
     LOG_APPEND_TIME_BIT,
     MAGIC,
     BatchHeader,
+    is_intact,
     read_header,
 )
 from broker.records.iterate import iterate_raw, open_to_search
@@ -56,6 +58,18 @@ async def first_at_or_after(
     start_offset: int = 0,
 ) -> TimestampedOffset | None:
     """The first record of [start, end) whose timestamp is `timestamp_ms` or later."""
+    return await _around_damage(
+        log, lambda: _first(log, timestamp_ms, end_offset, worker, start_offset)
+    )
+
+
+async def _first(
+    log: PartitionLog,
+    timestamp_ms: int,
+    end_offset: int,
+    worker: Worker | None,
+    start_offset: int,
+) -> TimestampedOffset | None:
     log.check_online()
     bounds = (start_offset, min(end_offset, log.written_end_offset))
     for segment in list(log.segments):
@@ -78,6 +92,26 @@ async def greatest(
     log: PartitionLog, end_offset: int, worker: Worker | None, start_offset: int = 0
 ) -> TimestampedOffset | None:
     """The first record of [start, end) with the greatest timestamp."""
+    return await _around_damage(log, lambda: _greatest(log, end_offset, worker, start_offset))
+
+
+async def _around_damage(
+    log: PartitionLog, look: Callable[[], Awaitable[TimestampedOffset | None]]
+) -> TimestampedOffset | None:
+    """What `look` finds. Where it meets damage, that is looked at, and left out by the next try:
+    nobody can read the records there.
+    """
+    for _ in range(READ_ATTEMPTS_MAX):
+        try:
+            return await look()
+        except Damaged as met:
+            await survey_met(log, met)
+    return await look()
+
+
+async def _greatest(
+    log: PartitionLog, end_offset: int, worker: Worker | None, start_offset: int
+) -> TimestampedOffset | None:
     log.check_online()
     end = min(end_offset, log.written_end_offset)
     best: TimestampedOffset | None = None
@@ -139,9 +173,9 @@ async def _greatest_in_segment(
     latest: tuple[BatchHeader, int] | None = None
     if low <= segment.base_offset:  # all before the last entry may be read, and is summed up there
         position = index.floor_offset(end)[1]
-        latest = await _first_promise(segment, index.max_timestamp_before(position), end)
+        latest = await _first_promise(log, segment, index.max_timestamp_before(position), end)
     cut: list[tuple[BatchHeader, int]] = []
-    async for header, place in _batches(segment, position, end):
+    async for header, place in _batches(log, segment, position, end):
         if header.last_offset < low or not header.record_count:
             continue
         if header.base_offset < low or header.last_offset >= end:
@@ -157,12 +191,12 @@ async def _greatest_in_segment(
 
 
 async def _first_promise(
-    segment: Segment, timestamp_ms: int, end: int
+    log: PartitionLog, segment: Segment, timestamp_ms: int, end: int
 ) -> tuple[BatchHeader, int] | None:
     """(header, position) of the first batch of the segment that promises `timestamp_ms`."""
     assert segment.index is not None, "the index is loaded"
     start = segment.index.floor_timestamp(timestamp_ms)[1]
-    async for header, position in _batches(segment, start, end):
+    async for header, position in _batches(log, segment, start, end):
         if header.max_timestamp >= timestamp_ms and header.record_count:
             return header, position
     return None
@@ -182,7 +216,7 @@ async def _first_in_segment(
         segment.index.floor_timestamp(timestamp_ms)[1],
         segment.index.floor_offset(max(start_offset, log.log_start_offset))[1],
     )
-    async for header, position in _batches(segment, start, end):
+    async for header, position in _batches(log, segment, start, end):
         first = max(log.log_start_offset, start_offset)
         if (
             header.max_timestamp >= timestamp_ms
@@ -196,24 +230,74 @@ async def _first_in_segment(
 
 
 async def _batches(
-    segment: Segment, position: int, end: int
+    log: PartitionLog, segment: Segment, position: int, end: int
 ) -> AsyncIterator[tuple[BatchHeader, int]]:
-    """(header, position) of each batch from `position` on that begins below offset `end`."""
+    """(header, position) of each batch from `position` on, where the index has one, that begins
+    below offset `end`; known damage is left out. Raises Damaged for any other.
+    """
+    if segment not in log.segments:
+        return
+    assert segment.index is not None, "the index is loaded"
+    extent = extent_of(log, segment)
     size = segment.size
+    offset = segment.index.floor_position(position)[0]
     while position < size:
+        known = _damage_at(segment, position)
+        if known is not None:
+            position, offset = known.end_position, known.end_offset
+            continue
         content = await segment.read_cold(position, min(SLICE_BYTES, size - position))
         place = 0
         while len(content) - place >= HEADER_BYTES:
+            if segment.damaged and _damage_at(segment, position + place) is not None:
+                break
             header = read_header(content, place)
             if header.magic != MAGIC or header.size < HEADER_BYTES:
                 raise Damaged(segment, position + place, "no batch begins here")
+            if position + place < segment.unchecked_below:
+                if place and header.size > len(content) - place:
+                    break
+                _check_offsets(segment, position + place, header, offset, extent)
+                await _check(segment, content, place, position, header.size)
             if header.base_offset >= end:
                 return
             yield header, position + place
             place += header.size
+            offset = header.next_offset
         if place == 0:
             return  # cut off by a flush that failed meanwhile
         position += place
+
+
+def _check_offsets(
+    segment: Segment, position: int, header: BatchHeader, offset: int, extent: Extent
+) -> None:
+    """Raises Damaged unless the batch may stand where `offset` or a later one is expected: no CRC
+    covers that.
+    """
+    is_right = header.base_offset == offset if extent.is_gapless else header.base_offset >= offset
+    if not is_right or header.next_offset > extent.end_offset:
+        raise Damaged(segment, position, f"offset {header.base_offset} instead of {offset}")
+
+
+async def _check(
+    segment: Segment, content: bytes, place: int, position: int, batch_size: int
+) -> None:
+    """Raises Damaged unless the batch at `place` of `content`, which begins at byte `position`, is
+    intact.
+    """
+    batch: Buffer = memoryview(content)[place : place + batch_size]
+    if len(batch) < batch_size <= segment.size - position - place:
+        batch = await segment.read_cold(position + place, batch_size)
+    if not is_intact(batch):
+        raise Damaged(segment, position + place, "no intact batch begins here")
+
+
+def _damage_at(segment: Segment, position: int) -> DamagedRange | None:
+    for found in segment.damaged:
+        if found.position <= position < found.end_position:
+            return found
+    return None
 
 
 async def _ask(
@@ -225,6 +309,8 @@ async def _ask(
     worker: Worker | None,
 ) -> TimestampedOffset | None:
     batch = await segment.read_cold(position, header.size)
+    if position < segment.unchecked_below and not is_intact(batch):
+        raise Damaged(segment, position, "no intact batch begins here")
     if worker is None or (
         header.size <= OPEN_HERE_BYTES_MAX and not header.attributes & CODEC_MASK
     ):

@@ -18,6 +18,7 @@ from broker.records.iterate import iterate_batches, iterate_records
 from tests.log.world import (
     DIRECTORY,
     FOREVER,
+    NOW_MS,
     SMALL,
     FaultyDisk,
     append,
@@ -193,6 +194,35 @@ async def test_a_damaged_index_over_a_damaged_log_finds_what_lies_behind(disk: F
     assert 1 <= len(refused) <= 3
     found_by_time = await log.offset_for_timestamp(0, FOREVER)
     assert found_by_time is not None
+    await log.close()
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_offsets_by_time_leave_out_what_cannot_be_read(disk: FaultyDisk, seed: int) -> None:
+    random = Random(seed)
+    log = await create(disk)
+    times = [NOW_MS + random.randrange(10_000) for _ in range(40)]
+    for offset, timestamp_ms in enumerate(times):
+        append(log, f"v{offset}", timestamp_ms=timestamp_ms)
+        if log.needs_roll:
+            await log.roll(NOW_MS)
+    await log.close()
+    paths = sorted((disk.root / DIRECTORY).glob("*.log"))
+    for path in random.sample(paths, 2):
+        flip(path, random.randrange(path.stat().st_size), 1 << random.randrange(8))
+    asked = [NOW_MS, *random.sample(times, 12), NOW_MS + 10_000]
+    log = await reopen(disk)
+    answers = [await log.offset_for_timestamp(each, FOREVER) for each in asked]
+    latest = await log.max_timestamp(FOREVER)
+    _, refused = await consume(log)
+    whole = [offset for offset in range(40) if offset not in refused]
+    for _ in range(2):  # first as they were met, then as they are known
+        for timestamp_ms, answer in zip(asked, answers, strict=True):
+            first = next((offset for offset in whole if times[offset] >= timestamp_ms), None)
+            assert (None if answer is None else answer.offset) in (first, *refused), timestamp_ms
+        answers = [await log.offset_for_timestamp(each, FOREVER) for each in asked]
+    assert latest is not None
+    assert latest.timestamp >= max(times[offset] for offset in whole)
     await log.close()
 
 
