@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 from django.test import Client
 
+from broker.errors import ErrorCode
 from broker.metrics import METRICS
 from hermes_console.clusters import Cluster
 from hermes_console.live.clusterstate import ClusterState
@@ -37,15 +38,26 @@ def offline(*names: str) -> tuple[FlaggedPartition, ...]:
 
 @pytest.fixture(scope="module")
 def ailing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker whose disk has less than its mark, and one partition that cannot be opened."""
-    directory = tmp_path_factory.mktemp("ailing")
-    with BrokerProcess(directory, {"hermes.log.dir.min.free.bytes": 1 << 50}) as broker:
+    """A broker whose disk has less than its mark, one partition that cannot be opened, and one with
+    a broken record.
+    """
+    with BrokerProcess(tmp_path_factory.mktemp("ailing")) as broker:
         with WireClient(broker.kafka_port) as client:
             client.create_topic("orders", 2)
             client.create_topic("fine")
+            client.create_topic("spoilt")
+            client.produce("spoilt", [(b"k", b"v")])
         broker.terminate()
-        (broker.data / "topics" / "orders" / "partition-01" / "partition.json").write_text("{")
+        topics = broker.data / "topics"
+        (topics / "orders" / "partition-01" / "partition.json").write_text("{")
+        (segment,) = (topics / "spoilt" / "partition-00").glob("*.log")
+        content = bytearray(segment.read_bytes())
+        content[-1] ^= 1
+        segment.write_bytes(content)
+        broker.settings["hermes.log.dir.min.free.bytes"] = 1 << 50
         broker.start()
+        with WireClient(broker.kafka_port) as client:
+            assert client.fetch("spoilt", 0).error_code == ErrorCode.CORRUPT_MESSAGE
         yield broker
 
 
@@ -67,6 +79,11 @@ def test_a_real_brokers_faults_are_named_on_every_page_that_they_concern(
     words = words_of(signed_in.get("/clusters/local/topics/fine", follow=True))
     assert TAKES_NO_RECORDS in words, "that concerns every topic"
     assert "offline" not in words
+    assert "damaged" not in words
+    for page in ("", "brokers/0", "topics/spoilt"):
+        words = words_of(signed_in.get(f"/clusters/local/{page}", follow=True))
+        assert "A partition is damaged on disk" in words, page
+        assert "spoilt-0" in words, page
 
 
 def test_a_snapshot_keeps_alarms_as_text_and_an_older_ones_text_has_none() -> None:
