@@ -60,10 +60,10 @@ class Site:
         self.host = host
         self.session = session
 
-    async def create(self, durability: str) -> None:
-        await create_topic(self.world, self.session, "t", 1, {"durability": durability})
+    async def create(self, durability: str, topic: str = "t") -> None:
+        await create_topic(self.world, self.session, topic, 1, {"durability": durability})
 
-    async def produce(self, acks: int) -> None:
+    async def produce(self, acks: int, topic: str = "t") -> None:
         """Returns with the answer; with acks=0 when the request is with the network."""
         batch = bytes(build_batch([(None, VALUE)], timestamp_ms=1_750_000_000_000))
         request = ProduceRequest(
@@ -71,7 +71,7 @@ class Site:
             timeout_ms=60_000,
             topic_data=[
                 TopicProduceData(
-                    name="t", partition_data=[PartitionProduceData(index=0, records=batch)]
+                    name=topic, partition_data=[PartitionProduceData(index=0, records=batch)]
                 )
             ],
         )
@@ -290,5 +290,24 @@ def test_fsync_what_could_not_be_synced_is_on_disk_before_a_restart_shows_it() -
         assert site.host.image.find(f"{DIRECTORY}/{SYNC_FAILED}") is None
         await site.crash(takes_power=True)
         assert await site.read(max_wait_ms=30_000) == seen
+
+    at_a_site(work)
+
+
+@pytest.mark.parametrize("acks", [1, ALL])
+def test_replicated_topics_do_not_wait_for_a_sync_beside_them(acks: int) -> None:
+    async def work(site: Site) -> None:
+        await site.create("fsync")
+        await site.create("replicated", "beside")
+        site.host.image.faults.latency_s_max = SLOW_DEVICE_S
+        async with asyncio.TaskGroup() as group:
+            syncing = group.create_task(site.produce(ALL))
+            await site.until(lambda: place_of(site.host.image).is_in_page_cache)
+            beside = Site(site.world, site.host, Session(site.session.node))
+            began_s = site.world.loop.time()
+            for _ in range(3):
+                await beside.produce(acks, "beside")
+            assert not syncing.done(), "the device is still busy"
+            assert site.world.loop.time() - began_s < 0.1
 
     at_a_site(work)

@@ -76,6 +76,23 @@ def test_a_setting_of_a_topic_is_changed_and_taken_back(
     assert found["max.message.bytes"][0] == "5000", "what was not named stays"
 
 
+def test_kafkas_word_for_durability_sets_and_takes_back_ours(
+    tools: JavaTools, new_topic: NewTopic
+) -> None:
+    topic = new_topic(1)
+    assert alter_topic(tools, topic, "--add-config", "flush.messages=1").code == 0
+    found = of_topic(tools, topic)
+    assert (found["flush.messages"][0], found["durability"][0]) == ("1", "fsync")
+    assert found["flush.messages"][1].startswith("DYNAMIC_TOPIC_CONFIG:flush.messages=1")
+    refused = alter_topic(tools, topic, "--add-config", "flush.messages=1000")
+    assert refused.code != 0
+    assert "must be 1" in refused.said
+    assert alter_topic(tools, topic, "--delete-config", "flush.messages").code == 0
+    found = of_topic(tools, topic)
+    assert "flush.messages" not in found
+    assert "durability" not in found
+
+
 def test_values_with_commas_are_given_in_brackets_or_a_file(
     tools: JavaTools, new_topic: NewTopic, tmp_path: Path
 ) -> None:
