@@ -26,13 +26,17 @@ CALLS_WAITING_MAX: Final = 1_000
 """Calls that may stand in line; one more is refused."""
 PACKAGE_ROOT: Final = Path(__file__).resolve().parents[2]
 """Where the child finds this package, wherever it was started."""
+REQUESTS_NICENESS: Final = 5
+UPKEEP_NICENESS: Final = 10
+"""The event loop goes first, then what clients wait for."""
 LENGTH: Final = struct.Struct(">Q")
 
 
 class ProcessWorker:
     """Implements `ports.Worker`."""
 
-    def __init__(self) -> None:
+    def __init__(self, niceness: int = UPKEEP_NICENESS) -> None:
+        self._niceness = niceness
         self._turn = asyncio.Lock()
         self._waiting_count = 0
         self._child: subprocess.Popen[bytes] | None = None
@@ -90,7 +94,7 @@ class ProcessWorker:
             self._socket, theirs = socket.socketpair()
             self._socket.setblocking(False)  # noqa: FBT003 - the name says it
             with theirs:
-                self._child = _start_child(theirs)
+                self._child = _start_child(theirs, self._niceness)
         return self._socket
 
     def _kill(self) -> None:
@@ -103,8 +107,9 @@ class ProcessWorker:
             self._child = None
 
 
-def _start_child(theirs: socket.socket) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "broker.runtime.worker_child", str(theirs.fileno())]
+def _start_child(theirs: socket.socket, niceness: int) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "broker.runtime.worker_child"]
+    command += [str(theirs.fileno()), str(niceness)]
     search = [str(PACKAGE_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return subprocess.Popen(
         command,

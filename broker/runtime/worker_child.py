@@ -10,18 +10,15 @@ import signal
 import socket
 import sys
 from contextlib import suppress
-from typing import IO, Any, Final, cast
+from typing import IO, Any, cast
 
 from broker.runtime.worker import LENGTH
 
-NICENESS: Final = 10
-"""The event loop goes first."""
 
-
-def main(descriptor: int) -> None:
+def main(descriptor: int, niceness: int) -> None:
     """Serves until the parent closes its end, or dies."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
-    os.nice(NICENESS)
+    os.nice(niceness)
     with suppress(ConnectionError):
         _serve(descriptor)
 
@@ -63,4 +60,4 @@ def _answer(stream: IO[bytes], is_good: bool, result: Any) -> None:  # noqa: FBT
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -51,7 +51,7 @@ class Cleaning:
         )
         outcome = "failed"
         try:
-            cleaned = await log.clean(broker.worker, now_wall_ms, limits)
+            cleaned = await log.clean(broker.upkeep_worker, now_wall_ms, limits)
             outcome = "cleaned" if cleaned.is_changed else "nothing"
             self._count(cleaned, size_before - log.log_size())
         except WorkerFault as fault:

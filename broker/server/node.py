@@ -73,7 +73,8 @@ class Broker:
     """One node. `await start()`, then it serves until `await stop()`.
 
     `settings` is an immutable snapshot that the catalog exchanges: read it at use, never keep a
-    field of it.
+    field of it. Requests wait for `worker`; the cleaner and the scrub have `upkeep_worker`, else
+    the same one.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Broker:
         metastore: Metastore,
         ids: IdSource,
         worker: Worker,
+        upkeep_worker: Worker | None = None,
     ) -> None:
         self.settings = settings
         self.disk = disk
@@ -93,6 +95,7 @@ class Broker:
         self.metastore = metastore
         self.ids = ids
         self.worker = worker
+        self.upkeep_worker = worker if upkeep_worker is None else upkeep_worker
         self.node_id = settings.node_id
         self.broker_id = BrokerId(settings.node_id)
         self.cluster_id = ""

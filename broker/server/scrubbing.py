@@ -144,7 +144,7 @@ class Scrubbing:
     async def _segment(self, partition: Partition, segment: Segment) -> None:
         for _ in range(ATTEMPTS_MAX):
             try:
-                await scrub(partition.log, segment, self._broker.worker, self._count)
+                await scrub(partition.log, segment, self._broker.upkeep_worker, self._count)
             except WorkerFault:
                 await asyncio.sleep(1)
                 continue

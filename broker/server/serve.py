@@ -30,7 +30,7 @@ from broker.runtime.memory import tune_allocator
 from broker.runtime.memory_limit import memory_limit_bytes
 from broker.runtime.network import SystemNetwork
 from broker.runtime.settings_source import read_broker_settings
-from broker.runtime.worker import ProcessWorker
+from broker.runtime.worker import REQUESTS_NICENESS, UPKEEP_NICENESS, ProcessWorker
 from broker.server.metrics_endpoint import MetricsEndpoint
 from broker.server.node import Broker
 from broker.server.startup import StartupError
@@ -80,8 +80,8 @@ async def serve(settings: BrokerSettings, *, is_supervised: bool = False) -> Non
         loop.add_reader(sys.stdin.fileno(), _watch_supervisor, stopping)
     clock = SystemClock()
     disk, metastore = await _open_storage(settings, clock)
-    worker = ProcessWorker()
-    broker = Broker(settings, disk, clock, SystemNetwork(), metastore, SystemIds(), worker)
+    workers = ProcessWorker(REQUESTS_NICENESS), ProcessWorker(UPKEEP_NICENESS)
+    broker = Broker(settings, disk, clock, SystemNetwork(), metastore, SystemIds(), *workers)
     broker.limit_memory(memory_limit_bytes())
     endpoint = MetricsEndpoint(broker)
     try:
@@ -93,7 +93,8 @@ async def serve(settings: BrokerSettings, *, is_supervised: bool = False) -> Non
     finally:
         await broker.stop()
         await endpoint.stop()
-        worker.close()
+        for worker in workers:
+            worker.close()
         await metastore.close()
         disk.close()
 

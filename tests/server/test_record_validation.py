@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import signal
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -294,6 +295,24 @@ def test_a_worker_that_dies_is_asked_again_or_the_client_is_told_to_repeat(
 def children_of(pid: int) -> list[int]:
     with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
         return [int(word) for word in file.read().split()]
+
+
+def test_a_batch_does_not_wait_for_upkeep(tmp_path_factory: pytest.TempPathFactory) -> None:
+    settings = {"hermes.scrub.interval.ms": 1000}
+    with BrokerProcess(tmp_path_factory.mktemp("upkeep"), settings) as process:
+        with WireClient(process.kafka_port) as client:
+            topic = full_topic(client, segment_bytes="1024")
+            for number in range(30):  # the scrub looks at closed segments
+                assert client.produce(topic, small(b"%d" % number)).error_code == 0
+            wait_until(lambda: children_of(process.pid))
+            (scrub,) = children_of(process.pid)
+            os.kill(scrub, signal.SIGSTOP)  # as one that has a long call
+            try:
+                assert client.produce(topic, big(b"second")).error_code == 0
+                assert opened_batches(process, "worker") == 1
+            finally:
+                os.kill(scrub, signal.SIGCONT)
+        assert process.terminate() == 0
 
 
 def test_a_stopping_broker_does_not_wait_for_the_worker(
