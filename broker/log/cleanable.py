@@ -18,11 +18,14 @@ if TYPE_CHECKING:
 
 
 def is_due(log: PartitionLog, now_wall_ms: int) -> bool:
-    """True when the uncleaned share of what may be cleaned reached `min.cleanable.dirty.ratio`, or
-    a record waits for longer than `max.compaction.lag.ms`.
+    """True when the uncleaned share of what may be cleaned reached `min.cleanable.dirty.ratio`, a
+    record waits for longer than `max.compaction.lag.ms`, or the last cleaning left something until
+    now.
     """
     if not log.config.is_compacted or log.is_in_upkeep or log.offline_reason:
         return False
+    if 0 <= log.next_clean_ms <= now_wall_ms:
+        return True
     dirty = [
         segment
         for segment, end_offset in _closed(log)

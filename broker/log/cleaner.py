@@ -113,7 +113,7 @@ class _Run:
             await log.checkpoint()
             pass_count += 1
         with suppress(WorkerFault):  # it has forgotten the run already
-            await worker.call(compaction.end_run, self.run_id)
+            log.next_clean_ms = await worker.call(compaction.end_run, self.run_id)
         damage = (*self.damaged.values(), *self.opaque.values())
         log.uncleanable_reason = damage[0] if damage else ""
         return Cleaned(self.is_changed, pass_count, self.read_bytes, self.written_bytes, damage)

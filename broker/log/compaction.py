@@ -16,6 +16,7 @@ from broker.errors import Refusal
 from broker.log.fates import OTHER_MARKER, Fate, Fates, marker_of
 from broker.log.key_map import KeyMap, digest_of
 from broker.log.repack import emptied, rebuilt
+from broker.model import NO_TIMESTAMP
 from broker.ports import WorkerFault
 from broker.records.batch import (
     CONTROL_BIT,
@@ -73,7 +74,15 @@ class Rewritten(NamedTuple):
 class Run:
     """One cleaning of one partition, which reads the log from the oldest batch on, once a pass."""
 
-    __slots__ = ("fates", "has_data", "is_behind_damage", "key_map", "last_offsets", "terms")
+    __slots__ = (
+        "fates",
+        "has_data",
+        "is_behind_damage",
+        "key_map",
+        "last_offsets",
+        "next_ms",
+        "terms",
+    )
 
     def __init__(self) -> None:
         self.fates = Fates()
@@ -87,6 +96,13 @@ class Run:
         self.has_data: set[int] = set()
         """Producers of whose transaction a batch was seen since their last marker."""
         self.is_behind_damage = False
+        self.next_ms = NO_TIMESTAMP
+        """When the first of what now waits for its horizon may go, -1 when nothing waits."""
+
+    def wait_until(self, horizon_ms: int) -> None:
+        """Something stays until then."""
+        if not 0 <= self.next_ms <= horizon_ms:
+            self.next_ms = horizon_ms
 
 
 _RUNS: Final[dict[int, Run]] = {}
@@ -99,9 +115,11 @@ def begin_run(run_id: int) -> None:
     _RUNS[run_id] = Run()
 
 
-def end_run(run_id: int) -> None:
-    """Forget it."""
-    _RUNS.pop(run_id, None)
+def end_run(run_id: int) -> int:
+    """Forget it; when there is more to remove even if nothing is written, -1 for never."""
+    next_ms = _run(run_id).next_ms
+    del _RUNS[run_id]
+    return next_ms
 
 
 def begin_keys(run_id: int, capacity: int) -> None:
@@ -268,7 +286,10 @@ def _data(
         return batch, False
     if not kept:
         return emptied(header) if _must_stay(run, header) else None, False
-    horizon_ms = terms.now_wall_ms + terms.delete_retention_ms if needs_horizon else None
+    horizon_ms = None
+    if needs_horizon:
+        horizon_ms = terms.now_wall_ms + terms.delete_retention_ms
+        run.wait_until(horizon_ms)
     return rebuilt(header, payload, kept, horizon_ms), False
 
 
@@ -296,11 +317,12 @@ def _is_over(run: Run, header: BatchHeader) -> bool:
     """Whether the batch's delete horizon has passed. Not behind what could not be read: older
     values there would come back.
     """
-    return bool(
-        header.attributes & DELETE_HORIZON_BIT
-        and not run.is_behind_damage
-        and run.terms.now_wall_ms >= header.base_timestamp
-    )
+    if not header.attributes & DELETE_HORIZON_BIT or run.is_behind_damage:
+        return False
+    if run.terms.now_wall_ms < header.base_timestamp:
+        run.wait_until(header.base_timestamp)
+        return False
+    return True
 
 
 def _marker(run: Run, header: BatchHeader, batch: memoryview) -> bytearray | memoryview | None:
@@ -319,4 +341,5 @@ def _marker(run: Run, header: BatchHeader, batch: memoryview) -> bytearray | mem
         return batch
     opened = open_to_search(batch)
     horizon_ms = run.terms.now_wall_ms + run.terms.delete_retention_ms
+    run.wait_until(horizon_ms)
     return rebuilt(header, opened[1], list(iterate_raw(opened[1], header)), horizon_ms)

@@ -63,6 +63,7 @@ class PartitionLog:
         self.producers: ProducerStates = found.producers
         self.epochs: LeaderEpochs = found.epochs
         self.cleaned_end_offset = 0 if found.snapshot is None else found.snapshot.cleaned_end_offset
+        self.next_clean_ms = NO_TIMESTAMP
         self.uncleanable_reason = ""
         """Why compaction leaves a part of the log as it is; empty when it does not."""
         self.positions = PositionCache()

@@ -263,11 +263,12 @@ def _drop_tombstones_at_once(_original: Any) -> Any:
     return lambda _run, _header: True
 
 
-def _keep_the_oldest(original: Any) -> Any:
-    def put(self: KeyMap, digest: tuple[int, int], offset: int) -> bool:
-        return self.newest(digest) != NO_KEY or bool(original(self, digest, offset))
+def _count_the_newest_as_replaced(original: Any) -> Any:
+    def newest(self: KeyMap, digest: tuple[int, int]) -> int:
+        found: int = original(self, digest)
+        return found if found == NO_KEY else found + 1
 
-    return put
+    return newest
 
 
 def _trust_the_batch(_original: Any) -> Any:
@@ -384,9 +385,9 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         (Patch(compaction, "_is_over", _drop_tombstones_at_once),),
         {"slow": 1},
     ),
-    "keep-the-oldest": Mutation(
-        "of a key's records in one pass the cleaner keeps the oldest",
-        (Patch(KeyMap, "put", _keep_the_oldest),),
+    "drop-the-newest": Mutation(
+        "the cleaner counts the newest record of a key as replaced by itself",
+        (Patch(KeyMap, "newest", _count_the_newest_as_replaced),),
         {"kill": 1},
     ),
     "trust-the-batch-for-time": Mutation(

@@ -127,6 +127,22 @@ async def test_the_segment_written_to_is_closed_for_the_maximum_lag(disk: Faulty
     await log.close()
 
 
+async def test_a_deletion_goes_when_its_time_is_over_also_when_nothing_is_written(
+    disk: FaultyDisk,
+) -> None:
+    log = await create(disk, CONFIG)
+    append_keyed(log, ("a", "1"), ("b", "1"))
+    append_keyed(log, ("a", None))
+    await log.roll(NOW_MS)
+    await log.clean(WORKER, NOW_MS)
+    assert not is_due(log, NOW_MS + 999)
+    assert is_due(log, NOW_MS + 1000)
+    await log.clean(WORKER, NOW_MS + 1000)
+    assert newest(await read_from(log, 0)) == {b"b": b"1"}
+    assert not is_due(log, NOW_MS + 10**12), "nothing is left to wait for"
+    await log.close()
+
+
 async def test_nothing_beyond_the_high_watermark_is_cleaned(disk: FaultyDisk) -> None:
     log = await create(disk, CONFIG)
     await fill(log, 40)

@@ -87,7 +87,7 @@ class ConfluentReader:
                     raise OffsetOutOfRange(error.str())
                 raise confluent_kafka.KafkaException(error)
             stamp = message.timestamp()[1]
-            found.append(Seen(message.offset(), message.value().decode(), stamp, now_ms()))
+            found.append(Seen(message.offset(), (message.value() or b"").decode(), stamp, now_ms()))
         return found
 
     def seek(self, offset: int) -> None:
@@ -143,7 +143,7 @@ class KafkaPythonReader:
             raise OffsetOutOfRange(str(error)) from error
         at_ms = now_ms()
         return [
-            Seen(record.offset, record.value.decode(), record.timestamp, at_ms)
+            Seen(record.offset, (record.value or b"").decode(), record.timestamp, at_ms)
             for record in batches.get(self._place, [])
         ]
 
@@ -218,7 +218,7 @@ class AiokafkaReader:
             raise OffsetOutOfRange(str(error)) from error
         at_ms = now_ms()
         return [
-            Seen(record.offset, record.value.decode(), record.timestamp, at_ms)
+            Seen(record.offset, (record.value or b"").decode(), record.timestamp, at_ms)
             for record in batches.get(self._place, [])
         ]
 
