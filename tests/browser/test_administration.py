@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from playwright.async_api import Browser, BrowserContext, Page, expect
 
 from tests.browser.conftest import Installation, Watched
 from tests.browser.test_topics import forgive, new_name
+from tests.console.kafka_world import World
+from tests.support.broker_process import BrokerProcess
 
 pytestmark = [pytest.mark.apt("chromium"), pytest.mark.timeout(240)]
 PAGES = {
@@ -113,17 +116,32 @@ async def test_token_is_made_copied_used_and_revoked(
     await script.close()
 
 
-async def test_cluster_is_added_switched_to_renamed_and_removed(watched: Watched) -> None:
+@pytest.fixture(scope="module")
+def second(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """Another cluster of ours, with a group that has read a little."""
+    with BrokerProcess(tmp_path_factory.mktemp("second")) as broker:
+        world = World(broker.bootstrap)
+        world.commit("stock-takers", world.topic(1, 5), 3)
+        yield broker
+
+
+async def test_cluster_is_added_switched_to_and_removed(
+    watched: Watched, second: BrokerProcess
+) -> None:
     page, name = watched.page, f"second-{time.time_ns() // 1_000_000}"
     await page.goto("/clusters/local/connection")
-    address = await page.locator(".page-text code").inner_text()
+    watched_already = await page.locator(".page-text code").inner_text()
     await page.goto(PAGES["clusters"])
     await page.get_by_role("link", name="Add a cluster").click()
     await page.get_by_label("Name", exact=True).fill(name)
     await page.get_by_label("Bootstrap address").fill("169.254.169.254:9092")
     await page.get_by_role("button", name="Test and add").click()
     await expect(page.get_by_text("cloud's metadata service")).to_be_visible()
-    await page.get_by_label("Bootstrap address").fill(address.replace("127.0.0.1", "localhost"))
+    same = watched_already.replace("127.0.0.1", "localhost")
+    await page.get_by_label("Bootstrap address").fill(same)
+    await page.get_by_role("button", name="Test and add").click()
+    await expect(page.get_by_text("is watched already")).to_be_visible()
+    await page.get_by_label("Bootstrap address").fill(second.bootstrap)
     await page.get_by_role("button", name="Test and add").click()
     await expect(page.get_by_text(f"{name} is watched from now on")).to_be_visible()
     await page.get_by_role("button", name="Test the connection").click()
@@ -136,7 +154,7 @@ async def test_cluster_is_added_switched_to_renamed_and_removed(watched: Watched
     await page.get_by_role("navigation", name="Clusters").get_by_role("link", name=name).click()
     await expect(page).to_have_url(re.compile(f"/clusters/{name}/groups/"))
     await expect(page.locator('[data-live-state="live"]')).to_be_visible(timeout=SOON_MS)
-    await expect(page.get_by_role("link", name="risk-control")).to_be_visible(timeout=SOON_MS)
+    await expect(page.get_by_role("link", name="stock-takers")).to_be_visible(timeout=SOON_MS)
 
     await page.goto(f"/clusters/{name}/connection")
     await page.get_by_role("link", name="Remove…").click()
@@ -145,6 +163,7 @@ async def test_cluster_is_added_switched_to_renamed_and_removed(watched: Watched
     await expect(page.get_by_text("is no longer watched")).to_be_visible()
     await expect(page.locator("#main").get_by_role("link", name=name)).to_have_count(0)
     forgive(watched, 422)
+    forgive(watched, 409)
 
 
 async def test_each_page_shows_its_api_call(page: Page) -> None:

@@ -63,6 +63,7 @@ async def open_group(page: Page, group: str) -> None:
     await page.goto(f"{GROUPS}?q={group}")
     await page.get_by_role("link", name=group).click(timeout=SOON_MS)
     await expect(page.get_by_role("heading", name=group)).to_be_visible()
+    await page.wait_for_load_state()  # keys are a script
 
 
 async def test_group_is_stopped_reset_with_a_preview_and_undone(

@@ -24,7 +24,9 @@ export function startKeys() {
       palette.open();
       return;
     }
-    const isTyping = event.target.closest?.("input, select, textarea, [contenteditable]");
+    // A dialog's field keeps the focus for a moment after the dialog is closed.
+    const field = event.target.closest?.("input, select, textarea, [contenteditable]");
+    const isTyping = field && !field.closest("dialog:not([open])");
     if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
     const search = document.querySelector("[data-search]");
     if (event.key === "/" && search) {
