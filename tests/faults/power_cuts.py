@@ -69,8 +69,10 @@ class PowerCuts:
         self._broker = BrokerProcess(directory, BROKER_SETTINGS)
         self._broker.data = self._disk.path / "data"
 
-    def run(self, cuts: int) -> Verdict:
-        """So many cuts, then everything is read and judged."""
+    def run(self, cuts: int, history: Path | None = None) -> Verdict:
+        """So many cuts, then everything is read and judged; the history goes to a file when one is
+        named.
+        """
         with self._disk, self._broker as broker:
             ledger = Ledger(broker.kafka_port)
             with WireClient(broker.kafka_port) as client:
@@ -94,7 +96,11 @@ class PowerCuts:
             for customer in customers:
                 if not ledger.counts[f"by {customer.name}"]:
                     ledger.find(f"{customer.name} got nothing done: nothing is proved for it")
-            return self._judge(ledger, maker)
+            verdict = self._judge(ledger, maker)
+            if history is not None:
+                with history.open("w") as file:
+                    ledger.history.write(file)
+            return verdict
 
     def _round(self, ledger: Ledger, number: int) -> None:
         self._wait_for_records(ledger, ROUND_RECORDS)
@@ -108,8 +114,11 @@ class PowerCuts:
         self._broker.start()
 
     def _cut(self, ledger: Ledger) -> None:
+        ledger.record("power goes")
         self._disk.stop()
+        ledger.record("power is gone")
         self._broker.kill()
+        ledger.record("broker is gone")
         self._disk.begin()
         ledger.count("cuts")
 
@@ -179,11 +188,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cuts", type=int, default=50)
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
     parser.add_argument("--durability", default="fsync", choices=("fsync", "replicated"))
+    parser.add_argument("--history", type=Path, help="write what clients saw there, as JSON lines")
     options = parser.parse_args(arguments)
     began_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="power-cuts-") as directory:
         campaign = PowerCuts(Path(directory), options.seed, {"durability": options.durability})
-        verdict = campaign.run(options.cuts)
+        verdict = campaign.run(options.cuts, options.history)
     shown = {what: count for what, count in verdict.counts.items() if not what.startswith("by ")}
     counts = ", ".join(f"{count:,} {what}" for what, count in sorted(shown.items()))
     print(f"seed {options.seed}: {time.monotonic() - began_s:.0f} s, {counts}")
