@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import shutil
 import sys
 import tempfile
 import threading
@@ -100,6 +101,7 @@ class PowerCuts:
             if history is not None:
                 with history.open("w") as file:
                     ledger.history.write(file)
+                shutil.copy(self._broker.log_path, f"{history}.broker.log")
             return verdict
 
     def _round(self, ledger: Ledger, number: int) -> None:
@@ -188,7 +190,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cuts", type=int, default=50)
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
     parser.add_argument("--durability", default="fsync", choices=("fsync", "replicated"))
-    parser.add_argument("--history", type=Path, help="write what clients saw there, as JSON lines")
+    parser.add_argument(
+        "--history",
+        type=Path,
+        help="write what clients saw there, as JSON lines, and the broker's log beside it",
+    )
     options = parser.parse_args(arguments)
     began_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="power-cuts-") as directory:
