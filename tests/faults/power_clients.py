@@ -66,6 +66,7 @@ class Ledger:
         self.counts: Counter[str] = Counter()
         self.findings: list[str] = []
         self.is_stopping = threading.Event()
+        self.is_dark = threading.Event()
         self._guard = threading.Lock()
         self._began_s = time.monotonic()
 
@@ -94,6 +95,24 @@ class Ledger:
         return time.monotonic() - self._began_s
 
 
+class PoweredClient(WireClient):
+    """Hears nothing from the moment on at which the power goes. ext4 takes up to some tenths of a
+    second to stop, and a sync that is under way then may report success for what is lost (62 of
+    32,032 did; of those that ended before, none): a machine without power would not have answered.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        super().__init__(ledger.port, REQUEST_TIMEOUT_S)
+        self._is_dark = ledger.is_dark
+
+    def receive(self) -> Any:
+        message = super().receive()
+        if self._is_dark.is_set():
+            text = "the power is gone"
+            raise ConnectionError(text)
+        return message
+
+
 class Customer:
     """Does `step` after `step` in a thread, each on a connection that works; `lost` when it
     broke.
@@ -112,7 +131,7 @@ class Customer:
             while not (self.ledger.is_stopping.is_set() and self.is_idle()):
                 try:
                     if self._client is None:
-                        self._client = WireClient(self.ledger.port, REQUEST_TIMEOUT_S)
+                        self._client = PoweredClient(self.ledger)
                         self.connected(self._client)
                     self.step(self._client)
                 except OSError:

@@ -116,17 +116,20 @@ class PowerCuts:
         self._broker.start()
 
     def _cut(self, ledger: Ledger) -> None:
-        ledger.record("power goes")
-        self._disk.stop()
-        ledger.record("power is gone")
+        self._stop(ledger)
         self._broker.kill()
-        ledger.record("broker is gone")
+        ledger.is_dark.clear()
         self._disk.begin()
         ledger.count("cuts")
 
+    def _stop(self, ledger: Ledger) -> None:
+        ledger.is_dark.set()
+        ledger.record("power goes")
+        self._disk.stop()
+
     def _start_and_cut(self, ledger: Ledger) -> None:
         """The power goes again while the broker starts, or just after."""
-        timer = threading.Timer(self._random.uniform(*START_S), self._disk.stop)
+        timer = threading.Timer(self._random.uniform(*START_S), self._stop, [ledger])
         timer.start()
         try:
             with contextlib.suppress(AssertionError):  # it may fail to start: its disk is gone
@@ -134,6 +137,7 @@ class PowerCuts:
                 self._broker.kill()
         finally:
             timer.join()
+            ledger.is_dark.clear()
         self._disk.begin()
         ledger.count("cuts during a start")
 
