@@ -15,7 +15,8 @@ State = dict[str, tuple[int, str | None]]
 
 def newest_of_every_key_is_kept(events: Sequence[Event]) -> Iterator[str]:
     """Whoever reads from the beginning in the end finds, of every key, what was acknowledged last,
-    or something newer; a deleted key has no older value.
+    or something newer; a deleted key has no older value. A deletion whose fate nobody knows may
+    have happened.
     """
     final = _final_state(events)
     if final is None:
@@ -28,9 +29,10 @@ def newest_of_every_key_is_kept(events: Sequence[Event]) -> Iterator[str]:
             yield f"{key}={value} acknowledged at {offset}, has {entries[offset]}"
         if offset >= newest.get(key, (-1, None))[0]:
             newest[key] = offset, value
+    maybe_deleted = _maybe_deleted(events)
     for key, (offset, value) in newest.items():
         found = final.get(key)
-        if found is None and value is not None:
+        if found is None and value is not None and key not in maybe_deleted:
             yield f"{key}={value} acknowledged at {offset} is gone"
         elif found is not None and found[0] < offset:
             yield f"{key}={value} acknowledged at {offset}, the last one there is {found}"
@@ -105,6 +107,17 @@ def _acknowledged(events: Sequence[Event]) -> Iterator[tuple[Event, int]]:
             asked[event["id"]] = event
         elif event["operation"] == "put" and event["kind"] == OK and event["id"] in asked:
             yield asked[event["id"]], event["offset"]
+
+
+def _maybe_deleted(events: Sequence[Event]) -> set[str]:
+    """Keys with a deletion that nobody answered."""
+    puts = [event for event in events if event["operation"] == "put"]
+    answered = {event["id"] for event in puts if event["kind"] != INVOKE}
+    return {
+        event["key"]
+        for event in puts
+        if event["kind"] == INVOKE and event["value"] is None and event["id"] not in answered
+    }
 
 
 def _final_entries(events: Sequence[Event]) -> list[Any]:

@@ -325,3 +325,10 @@ def test_offsets_by_time_none_is_minus_one() -> None:
     entries = ((0, 5, "k", "v"), (1, 7, "l", "v"))
     right = [(0, 0), (5, 0), (6, 1), (7, 1), (8, -1)]
     assert Story().keys(*entries, lookups=right).broken() == set()
+
+
+def test_a_deletion_that_nobody_answered_may_have_happened() -> None:
+    story = Story().put("k", "v", 0)
+    story.history.invoke(0.0, "put", key="k", value=None, **T)
+    assert story.keys().broken() == set()
+    assert Story().put("k", "v", 0).keys().broken() == {"newest of every key is kept"}
