@@ -17,8 +17,11 @@ TRIM_THRESHOLD_BYTES: Final = 512 << 20
 
 _M_TRIM_THRESHOLD: Final = -1  # malloc.h
 _M_MMAP_THRESHOLD: Final = -3
+_M_ARENA_MAX: Final = -8
 
 
+MMAP_SHARE: Final = 1024
+"""Blocks above one part in so many of it are given back at once: on the heap they leave holes."""
 TRIM_SHARE: Final = 8
 """The heap keeps at most one part in so many of the memory that there is."""
 
@@ -33,7 +36,11 @@ def tune_allocator(memory_bytes: int) -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
         return False  # musl has no mallopt
-    is_mmap_set = any(mallopt(_M_MMAP_THRESHOLD, size) == 1 for size in MMAP_THRESHOLD_BYTES)
+    mallopt(_M_ARENA_MAX, 1)  # else each thread keeps freed blocks of its own, as much as all may
+    mmap_bytes = memory_bytes // MMAP_SHARE
+    is_mmap_set = any(
+        mallopt(_M_MMAP_THRESHOLD, min(size, mmap_bytes)) == 1 for size in MMAP_THRESHOLD_BYTES
+    )
     trim_bytes = min(TRIM_THRESHOLD_BYTES, memory_bytes // TRIM_SHARE)
     is_trim_set = mallopt(_M_TRIM_THRESHOLD, trim_bytes) == 1
     return is_mmap_set and is_trim_set

@@ -156,24 +156,38 @@ class PendingFetch:
         self._conclude(answers)
 
     async def _attempt_cold(self, answers: list[Answer | None], position: int, room: int) -> None:
-        """The rest of an attempt, with reads that wait for the device."""
-        has_records = any(len(answer.records) for answer in answers if answer is not None)
+        """The rest of an attempt, with reads that wait for the device. Their memory is taken before
+        they begin: any number may wait beside each other.
+        """
+        memory = self._broker.fetch_memory
+        held = sum([len(answer.records) for answer in answers if answer is not None])
+        memory.take(held)
+        has_records = held > 0
         try:
             for wanted in self._plan.wanted[position:]:
+                room = min(room, memory.free_bytes)
                 answer = self._find(len(answers), wanted, room, at_least_one=not has_records)
+                before = held
                 if answer is None:
+                    held += max(0, min(wanted.max_bytes, room))
+                    memory.take(held - before)
                     answer = await self._find_cold(wanted, room, at_least_one=not has_records)
                 if self._is_finished:
                     return
                 answers.append(answer)
-                room -= len(answer.records)
-                has_records = has_records or len(answer.records) > 0
+                size = len(answer.records)
+                memory.exchange(held, before + size)
+                held = before + size
+                room -= size
+                has_records = has_records or size > 0
             self._is_reading = False
             self._conclude(answers)
             if not self._is_finished and self._has_missed_news(answers):
                 self._queue()
         except Exception as error:  # noqa: BLE001 - the root of a request's task
             self._slot.fail(error)
+        finally:
+            memory.give(held)
 
     def _find(
         self, position: int, wanted: Wanted, room: int, *, at_least_one: bool

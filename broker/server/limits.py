@@ -125,6 +125,13 @@ class MemoryBudget:
         """Take `size` bytes, over the limit if need be."""
         self.used_bytes += size
 
+    def exchange(self, held: int, wanted: int) -> None:
+        """Hold `wanted` bytes in place of `held`, over the limit if need be."""
+        if wanted > held:
+            self.take(wanted - held)
+        elif wanted < held:
+            self.give(held - wanted)
+
     def give(self, size: int) -> None:
         """Return `size` bytes and let those who wait try again."""
         self.used_bytes -= size
