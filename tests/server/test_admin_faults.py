@@ -273,7 +273,7 @@ async def test_records_that_cannot_be_read_are_reported_once_and_the_partition_s
         for _ in range(3):
             with pytest.raises(Refusal) as caught:
                 await partition.read_cold(0, 1_000, 2, at_least_one=True)
-            assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
         assert node.metrics.disk_faults_total.labels(kind="read").value == 1
         assert partition.offline_reason is None
         await write_record(partition)
