@@ -1,13 +1,15 @@
 """One Fetch on its way: read what is there, or park until the high watermark brings enough, then
 answer.
 
-Each attempt reads every wanted partition once. Warm reads happen at once; the first cold one moves
-the attempt into a task. A parked fetch holds no records, and a later attempt looks only at
-partitions that have changed since. Ends: answered, or dropped with its connection.
+Each attempt reads every wanted partition once. Warm reads happen at once; the first cold one, or a
+step's worth of partitions, moves the attempt into a task. A parked fetch holds no records, and a
+later attempt looks only at partitions that have changed since. Ends: answered, or dropped with its
+connection.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Final
 
 from broker.errors import ErrorCode
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from broker.server.node import Broker
     from broker.server.partition import Partition
 
+PARTITIONS_PER_STEP: Final = 32
+"""Partitions that are read before others have their turn: about a millisecond."""
 _READ_COMMITTED: Final = 1
 
 
@@ -133,20 +137,26 @@ class PendingFetch:
             self._slot.fail(error)
 
     def _attempt(self) -> None:
-        """Read everything wanted; go on in a task at the first cold read."""
+        """Read everything wanted; go on in a task at the first cold read, or after a step's worth
+        of partitions.
+        """
         room = self._room()
         answers: list[Answer | None] = []
         has_records = False
+        left = PARTITIONS_PER_STEP
         partitions = self._broker.partitions
-        may_leave_out = self._plan.is_incremental and self._refuse_all is None
+        may_leave_out = self._may_leave_out
         for position, wanted in enumerate(self._plan.wanted):
             if may_leave_out and is_quiet(partitions, wanted):
                 answers.append(None)
                 continue
-            answer = self._find(position, wanted, room, at_least_one=not has_records)
+            left -= 1
+            answer = None
+            if left:
+                answer = self._find(position, wanted, room, at_least_one=not has_records)
             if answer is None:
                 self._is_reading = True
-                self._broker.spawn(self._attempt_cold(answers, position, room))
+                self._broker.spawn(self._attempt_rest(answers, position, room))
                 return
             answers.append(answer)
             size = len(answer.records)
@@ -155,16 +165,24 @@ class PendingFetch:
                 has_records = True
         self._conclude(answers)
 
-    async def _attempt_cold(self, answers: list[Answer | None], position: int, room: int) -> None:
-        """The rest of an attempt, with reads that wait for the device. Their memory is taken before
-        they begin: any number may wait beside each other.
+    async def _attempt_rest(self, answers: list[Answer | None], position: int, room: int) -> None:
+        """The rest of an attempt, in steps, with reads that wait for the device. Their memory is
+        taken before they begin: any number may wait beside each other.
         """
         memory = self._broker.fetch_memory
         held = sum([len(answer.records) for answer in answers if answer is not None])
         memory.take(held)
         has_records = held > 0
         try:
+            left = 0
             for wanted in self._plan.wanted[position:]:
+                if self._may_leave_out and is_quiet(self._broker.partitions, wanted):
+                    answers.append(None)
+                    continue
+                left -= 1
+                if left <= 0:
+                    left = PARTITIONS_PER_STEP
+                    await asyncio.sleep(0)
                 room = min(room, memory.free_bytes)
                 answer = self._find(len(answers), wanted, room, at_least_one=not has_records)
                 before = held
@@ -222,6 +240,10 @@ class PendingFetch:
             answer is None and not is_quiet(partitions, wanted)
             for wanted, answer in zip(self._plan.wanted, answers, strict=True)
         )
+
+    @property
+    def _may_leave_out(self) -> bool:
+        return self._plan.is_incremental and self._refuse_all is None
 
     def _room(self) -> int:
         """Bytes of records that this attempt may bring."""

@@ -372,6 +372,45 @@ def test_an_incremental_fetch_brings_only_news(client: WireClient, topic: str) -
     assert incremental(5, forgotten_topics_data=forgotten) == []
 
 
+def test_a_fetch_of_many_partitions_brings_each_of_them_and_then_their_news(
+    client: WireClient,
+) -> None:
+    """More than are read in one step of the loop, in a session with quiet ones between."""
+    client.create_topic("many", 100)
+    for index in range(100):
+        assert client.produce("many", [(b"k", b"%d" % index)], partition=index).error_code == 0
+    wanted = [
+        FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20)
+        for index in range(100)
+    ]
+    full = FetchRequest(
+        max_wait_ms=0,
+        min_bytes=1,
+        session_epoch=0,
+        topics=[FetchTopic(topic="many", partitions=wanted)],
+    )
+    first = client.call(api.FETCH, 12, full)
+    assert [values(each.records) for each in first.responses[0].partitions] == [
+        [b"%d" % index] for index in range(100)
+    ]
+    for each in wanted:
+        each.fetch_offset = 1
+    news = range(0, 100, 2)
+    for index in news:
+        client.produce("many", [(b"k", b"new %d" % index)], partition=index)
+    second = FetchRequest(
+        session_id=first.session_id,
+        session_epoch=1,
+        max_wait_ms=0,
+        min_bytes=1,
+        topics=[FetchTopic(topic="many", partitions=wanted)],
+    )
+    answers = client.call(api.FETCH, 12, second).responses[0].partitions
+    assert {each.partition_index: values(each.records) for each in answers if each.records} == {
+        index: [b"new %d" % index] for index in news
+    }
+
+
 @pytest.mark.parametrize(
     ("session_id", "epoch", "code"),
     [
