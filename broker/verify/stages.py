@@ -24,8 +24,10 @@ from broker.verify.packages import can_install, install, install_command, missin
 HOME: Final = Path(__file__).resolve().parent.parent.parent
 JUDGES_VARIABLE: Final = "HERMES_JUDGES"
 """`all`: tests/conformance/foreign runs every suite that it knows."""
-WORKERS_MAX: Final = 2
-"""Processes of a stage: each starts brokers, databases and browsers of its own."""
+WORKERS_MAX: Final = 4
+"""Processes of a stage, one more than there are cores: most tests wait. Each process starts
+brokers, databases and browsers of its own.
+"""
 _NO_TESTS: Final = 5
 """pytest's exit code for a run that selected no test."""
 
@@ -66,7 +68,12 @@ SILENT: Final = (
 STAGES: Final = (
     Stage("unit", (), "each module by itself"),
     Stage("integration", ("console", "scenarios", "faults"), "real processes and services"),
-    Stage("simulation", ("simulation",), "the broker under seeded faults"),
+    Stage(
+        "simulation",
+        ("simulation",),
+        "the broker under seeded faults",
+        arguments=("--dist", "worksteal"),  # its tests share nothing, and one file has the longest
+    ),
     Stage("conformance", ("conformance",), "clients, suites and tools of other projects"),
     Stage("browser", ("browser",), "the console in Chromium"),
     Stage(
@@ -184,8 +191,8 @@ def _has_packages() -> bool:
 
 def _run(stage: Stage, rest: Sequence[str]) -> StageResult:
     print(f"\n== {stage.name}: {stage.proves}", flush=True)
-    workers = min(WORKERS_MAX, os.cpu_count() or 1)
-    is_shared_out = stage.is_shared_out and workers > 1
+    workers = min(WORKERS_MAX, 1 + (os.cpu_count() or 1))
+    is_shared_out = stage.is_shared_out
     shared_out = ["-n", str(workers), "--dist", "loadfile"] if is_shared_out else []
     arguments = [*shared_out, *stage.arguments, *rest, *paths(stage)]
     return _pytest(stage.name, arguments, has_services=stage.has_services)
