@@ -14,7 +14,7 @@ from tests.conformance.foreign.suites import SUITES, Suite
 from tests.conformance.tools.java_tools import MAIN_CLASSES
 
 PAGE: Final = Path(__file__).parents[3] / "docs" / "judges.md"
-TOOL_TESTS: Final = 85
+TOOL_TESTS: Final = 86
 """Tests in tests/conformance/tools; `test_page.py` counts them."""
 _HEAD: Final = """\
 # Judges
