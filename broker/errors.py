@@ -290,7 +290,8 @@ _MEANINGS: Final = {
     ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: "The stored format cannot do what is asked.",
     ErrorCode.POLICY_VIOLATION: "A rule of this installation forbids it.",
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: (
-        "The sequence number leaves a gap after the last batch of its producer."
+        "The sequence number leaves a gap after the last batch of its producer, or after its "
+        "first one, which was refused."
     ),
     ErrorCode.DUPLICATE_SEQUENCE_NUMBER: (
         "The batch was appended before, too long ago to know its offset."

@@ -3,8 +3,8 @@
 
 Not here: transactions. An entry is an immutable tuple, so undoing is putting the old one back.
 Silence longer than `producer.id.expiration.ms` makes a producer unknown; an unknown producer may
-begin at any sequence. The state outlives the data: deleting every record changes nothing here
-(KAFKA-7190).
+begin at any sequence, but not behind a batch that was refused: what it had sent after that one may
+not overtake it. The state outlives the data: deleting every record changes nothing (KAFKA-7190).
 """
 
 from __future__ import annotations
@@ -13,11 +13,17 @@ from typing import Final, NamedTuple
 
 from broker.errors import ErrorCode, Refusal
 from broker.model import INT32_MAX
+from broker.ports import Buffer
+from broker.records.batch import HEADER, HEADER_BYTES, MAGIC
 
 BATCHES_KEPT: Final = 5
 """In-flight requests an idempotent client may have, so the retries that can arrive."""
 PRODUCERS_MAX: Final = 100_000
 """Producers remembered per partition; beyond it the longest silent go at the next `expire`."""
+REFUSED_MAX: Final = 1_000
+"""Producers per partition of which a refused batch is remembered; beyond it the oldest go."""
+REFUSED_MS_MAX: Final = 600_000
+"""A refused batch is remembered for so long: nothing sent before the refusal is under way then."""
 
 
 class ProducerBatch(NamedTuple):
@@ -39,12 +45,13 @@ ProducerEntry = tuple[int, int, tuple[ProducerBatch, ...]]
 class ProducerStates:
     """By producer id. `mark` begins an undoable stretch, `undo` returns to it."""
 
-    __slots__ = ("_undo", "entries", "expiration_ms")
+    __slots__ = ("_refused", "_undo", "entries", "expiration_ms")
 
     def __init__(self, expiration_ms: int) -> None:
         self.entries: dict[int, ProducerEntry] = {}
         self.expiration_ms = expiration_ms
         self._undo: list[tuple[int, ProducerEntry | None]] = []
+        self._refused: dict[int, tuple[int, int, int]] = {}
 
     def find_duplicate(
         self,
@@ -61,6 +68,7 @@ class ProducerStates:
         """
         entry = self.entries.get(producer_id)
         if entry is None:
+            self._check_beginning(producer_id, epoch, first_sequence, now_wall_ms)
             return None
         known_epoch, last_ms, batches = entry
         if epoch == known_epoch:
@@ -71,6 +79,7 @@ class ProducerStates:
                 if batch[0] == first_sequence and batch[1] == last_sequence:
                     return batch
         if now_wall_ms - last_ms > self.expiration_ms:
+            self._check_beginning(producer_id, epoch, first_sequence, now_wall_ms)
             return None
         if epoch < known_epoch:
             raise Refusal(
@@ -86,9 +95,55 @@ class ProducerStates:
             f"expected {expected}",
         )
 
+    def _check_beginning(
+        self, producer_id: int, epoch: int, first_sequence: int, now_wall_ms: int
+    ) -> None:
+        """Raises Refusal when the batch that an unknown producer would begin with was sent behind
+        one that was refused: the client sends that one again, and takes an answer to a later one
+        for a sign that it was stored (librdkafka).
+        """
+        refused = self._refused.get(producer_id)
+        if (
+            refused is not None
+            and refused[0] == epoch
+            and _is_after(first_sequence, refused[1])
+            and now_wall_ms - refused[2] <= REFUSED_MS_MAX
+        ):
+            raise Refusal(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {producer_id} epoch {epoch} sent sequence {first_sequence}, but "
+                f"{refused[1]} was refused and has not come again",
+            )
+
+    def on_refused(self, batch: Buffer, now_wall_ms: int) -> None:
+        """A client's batch was not staged, whatever is wrong with it: those that the producer sent
+        behind it have to wait until it comes again, or for another epoch.
+        """
+        if len(batch) < HEADER_BYTES:
+            return
+        fields = HEADER.unpack_from(batch)
+        producer_id, epoch, sequence = fields[9:12]
+        if fields[3] == MAGIC and producer_id >= 0 and sequence >= 0:
+            self._note_refused(producer_id, epoch, sequence, now_wall_ms)
+
+    def _note_refused(self, producer_id: int, epoch: int, sequence: int, now_wall_ms: int) -> None:
+        """The earliest of the newest epoch counts."""
+        refused = self._refused.pop(producer_id, None)
+        if refused is not None and now_wall_ms - refused[2] <= REFUSED_MS_MAX:
+            known_epoch, first_sequence, _ = refused
+            if known_epoch > epoch or (
+                known_epoch == epoch and _is_after(sequence, first_sequence)
+            ):
+                epoch, sequence = known_epoch, first_sequence
+        elif len(self._refused) >= REFUSED_MAX:
+            del self._refused[next(iter(self._refused))]
+        self._refused[producer_id] = (epoch, sequence, now_wall_ms)
+
     def stage(self, producer_id: int, epoch: int, now_wall_ms: int, batch: ProducerBatch) -> None:
         """Remember a staged batch; `undo` takes it back."""
         self._undo.append((producer_id, self.entries.get(producer_id)))
+        if self._refused:
+            self._refused.pop(producer_id, None)
         self.replay(producer_id, epoch, now_wall_ms, batch)
 
     def replay(self, producer_id: int, epoch: int, now_wall_ms: int, batch: ProducerBatch) -> None:
@@ -104,8 +159,10 @@ class ProducerStates:
         self._undo.clear()
 
     def undo(self) -> None:
-        """Forget everything staged since `mark`."""
+        """Forget everything staged since `mark`: all of it is refused."""
         for producer_id, entry in reversed(self._undo):
+            epoch, now_wall_ms, batches = self.entries[producer_id]
+            self._note_refused(producer_id, epoch, batches[-1][0], now_wall_ms)
             if entry is None:
                 del self.entries[producer_id]
             else:
@@ -130,6 +187,11 @@ class ProducerStates:
             by_silence = sorted(self.entries, key=lambda key: self.entries[key][1])
             for producer_id in by_silence[: len(self.entries) - PRODUCERS_MAX]:
                 del self.entries[producer_id]
+
+
+def _is_after(sequence: int, other: int) -> bool:
+    """Whether `sequence` is one of the 2^30 that follow `other`."""
+    return 0 < (sequence - other) & INT32_MAX < 1 << 30
 
 
 def last_sequence_of(base_sequence: int, last_offset_delta: int) -> int:

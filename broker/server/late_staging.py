@@ -86,6 +86,8 @@ async def _stage_one(
         connection.now_wall_ms = broker.clock.wall_ms()
         return stage(batch, records, partition)
     except Refusal as refusal:
+        if partition is not None and batch.records is not None:
+            partition.on_refused(batch.records, broker.clock.wall_ms())
         return refusal
 
 

@@ -27,7 +27,7 @@ from broker.log.partition_log import PartitionLog
 from broker.log.reading import ReadResult
 from broker.metrics import Metrics
 from broker.model import AppendResult, BrokerId, TopicId
-from broker.ports import Clock, DiskFault, DiskFull
+from broker.ports import Buffer, Clock, DiskFault, DiskFull
 from broker.records.build import build_batch
 from broker.replication.leader import Effect, PartitionLeader
 from broker.server.acks import ACKS_ALL, Ack, OnDone, WaitingAcks, fail_acks
@@ -266,6 +266,11 @@ class Partition:
             self._is_dirty = True
             self._around.turn.add_dirty(self)
         return result
+
+    def on_refused(self, batch: Buffer, now_wall_ms: int) -> None:
+        """A client's batch was refused: what its producer sent behind it may not overtake it."""
+        if self._log is not None:
+            self._log.producers.on_refused(batch, now_wall_ms)
 
     def append_records(self, records: Sequence[Any], on_done: OnDone) -> int:
         """Append one batch of our own `(key, value)` records; the base offset it got.

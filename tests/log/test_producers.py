@@ -6,13 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.errors import ErrorCode
+from broker.errors import ErrorCode, Refusal
 from broker.log.config import LogConfig
 from broker.log.index import Times
-from broker.log.producers import ProducerBatch, ProducerStates, last_sequence_of
+from broker.log.producers import (
+    REFUSED_MS_MAX,
+    ProducerBatch,
+    ProducerStates,
+    last_sequence_of,
+)
 from broker.log.snapshot import Snapshot, decode_snapshot, encode_snapshot
 from broker.model import INT32_MAX
 from broker.ports import DiskFull
+from broker.records.batch import HEADER_BYTES
+from broker.records.build import build_batch
 from tests.log.world import (
     NOW_MS,
     FaultyDisk,
@@ -92,6 +99,88 @@ async def test_sequences_wrap_around(disk: FaultyDisk) -> None:
 async def test_an_unknown_producer_may_begin_anywhere(disk: FaultyDisk) -> None:
     log = await create(disk)
     assert produce(log, 12345, "a") == (0, False)
+    await log.close()
+
+
+def begins(states: ProducerStates, sequence: int, *, epoch: int = 0, now_ms: int = NOW_MS) -> bool:
+    """Whether a batch of producer 7, of one record, would be stored."""
+    try:
+        return states.find_duplicate(7, epoch, sequence, sequence, now_ms) is None
+    except Refusal as refusal:
+        if refusal.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            raise
+        return False
+
+
+def refuse(states: ProducerStates, sequence: int, *, epoch: int = 0, producer_id: int = 7) -> None:
+    batch = build_batch(
+        [(None, b"a")],
+        timestamp_ms=NOW_MS,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+    )
+    states.on_refused(batch, NOW_MS)
+
+
+def test_an_unknown_producer_does_not_begin_behind_a_batch_that_was_refused() -> None:
+    """Found by seed 944: librdkafka takes a later answer for a sign that the refused one is stored,
+    and the Java client is refused its retry until its time is over.
+    """
+    states = ProducerStates(DAY_MS)
+    refuse(states, 4)
+    refuse(states, 6)
+    assert [number for number in range(10) if begins(states, number)] == [0, 1, 2, 3, 4]
+    assert begins(states, INT32_MAX)
+    states.stage(7, 0, NOW_MS, ProducerBatch(4, 4, 0, 0, -1))
+    assert begins(states, 5)
+    assert not begins(states, 6)
+
+
+def test_a_refused_batch_counts_for_its_epoch_and_for_a_while() -> None:
+    states = ProducerStates(DAY_MS)
+    refuse(states, 4, epoch=1)
+    refuse(states, 2, epoch=0)
+    assert not begins(states, 5, epoch=1)
+    assert begins(states, 5, epoch=2)
+    assert not begins(states, 5, epoch=1, now_ms=NOW_MS + REFUSED_MS_MAX)
+    assert begins(states, 5, epoch=1, now_ms=NOW_MS + REFUSED_MS_MAX + 1)
+
+
+def test_a_silent_producer_does_not_go_on_behind_a_batch_that_was_refused() -> None:
+    states = ProducerStates(DAY_MS)
+    states.replay(7, 0, NOW_MS - DAY_MS - 1, ProducerBatch(0, 0, 0, 0, -1))
+    assert begins(states, 9)
+    refuse(states, 1)
+    assert not begins(states, 9)
+    assert begins(states, 1)
+
+
+def test_what_is_no_batch_of_a_producer_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.log.producers.REFUSED_MAX", 10)
+    states = ProducerStates(DAY_MS)
+    states.on_refused(b"", NOW_MS)
+    states.on_refused(bytes(HEADER_BYTES), NOW_MS)
+    refuse(states, -1, producer_id=-1)
+    refuse(states, 0)
+    assert not begins(states, 1)
+    for producer_id in range(100, 110):
+        refuse(states, 0, producer_id=producer_id)
+    assert begins(states, 1)  # ten others were refused since
+
+
+async def test_no_batch_overtakes_one_whose_write_failed(disk: FaultyDisk) -> None:
+    log = await create(disk)
+    options = {"producer_id": 7, "producer_epoch": 0}
+    stage(log, "a", base_sequence=0, **options)
+    stage(log, "b", base_sequence=1, **options)
+    disk.fail_append = (0, DiskFull)
+    with pytest.raises(DiskFull):
+        log.flush()
+    assert refusal_of(produce, log, 1, "b") == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert refusal_of(produce, log, 2, "c") == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert produce(log, 0, "a") == (0, False)
+    assert produce(log, 1, "b") == (1, False)
     await log.close()
 
 

@@ -10,6 +10,7 @@ import pytest
 from broker.log.config import LogConfig
 from broker.log.partition_log import PartitionLog
 from broker.records.build import build_batch
+from broker.simulator.checker import check
 from broker.simulator.disk import DiskImage, Kept, PowerCut, SimulatedDisk
 from broker.simulator.inodes import Directory
 from broker.simulator.producing import Lane, Target, obtain_producer_id
@@ -31,11 +32,12 @@ def crash_in(
     change: Change,
     verify: Change,
     cut: PowerCut | None = None,
+    seed: int | None = None,
 ) -> None:
-    """Kill the broker (or cut its power) inside the given awaited operation of `change`; it starts
-    again by itself.
+    """Kill the broker (or cut its power) inside the given awaited operation of `change`, 0: not at
+    all; it starts again by itself.
     """
-    with world_of(operation) as world:
+    with world_of(operation if seed is None else seed) as world:
 
         async def main() -> None:
             host = BrokerHost(world, dict(SETTINGS))
@@ -132,6 +134,34 @@ def test_power_cut_inside_a_recreation_never_shows_old_data(operation: int, cut:
 @pytest.mark.parametrize("operation", CRASH_POINTS)
 def test_kill_inside_a_stop_loses_nothing(operation: int) -> None:
     crash_in(operation, serve_topic, stop, has_all)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_batch_of_a_new_producer_overtakes_one_that_the_worker_could_not_open(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seed 944: the first batch was refused for now, the second one stored."""
+    monkeypatch.setattr("broker.simulator.producing.BIG_BATCH_PROBABILITY", 0.5)
+
+    async def prepare(world: World, host: BrokerHost, session: Session) -> None:
+        await serve(world, host, session)
+        await create_topic(world, session, "t", 1, {"record.validation": "full"})
+        host.image.faults.worker_death_probability = 0.8
+
+    async def produce(world: World, host: BrokerHost, session: Session) -> None:
+        identity = await obtain_producer_id(session)
+        lane = Lane(world, session, Target("t", "t", 0), "p", identity, -1, 5)
+        await lane.run_round(may_start=True)
+        host.image.faults.worker_death_probability = 0.0
+        while lane.pending:
+            await lane.run_round(may_start=False)
+
+    async def is_in_order(world: World, _host: BrokerHost, session: Session) -> None:
+        while not await read_all(world, session, "t", "t", 0):
+            await session.back_off()
+        assert check(world.history.events) == []
+
+    crash_in(0, prepare, produce, is_in_order, seed=seed)
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -96,18 +96,38 @@ def _stage(
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if partition.is_internal:
         raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is written by the broker alone")
+    if records is None:
+        raise Refusal(ErrorCode.INVALID_RECORD, "the request has no batch for this partition")
+    try:
+        return _stage_in(
+            partition, connection, header, request, records, on_done, is_open=opened_for is not None
+        )
+    except Refusal:
+        partition.on_refused(records, connection.now_wall_ms)
+        raise
+
+
+def _stage_in(
+    partition: Partition,
+    connection: Connection,
+    header: RequestHeader,
+    request: ProduceParts,
+    records: memoryview,
+    on_done: OnDone,
+    *,
+    is_open: bool,
+) -> AppendResult:
+    """The part that depends on the partition, and may go otherwise when the batch comes again."""
     if connection.broker.space.is_low:
         raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, connection.broker.space.message)
     if request.acks == ACKS_ALL and not partition.has_enough_replicas:
         raise Refusal(ErrorCode.NOT_ENOUGH_REPLICAS)
-    if records is None:
-        raise Refusal(ErrorCode.INVALID_RECORD, "the request has no batch for this partition")
     if header.api_version < _ZSTD_FROM and _is_zstd(records):
         raise Refusal(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs a client with Produce version 7"
         )
     now_wall_ms = connection.now_wall_ms
-    if partition.intake is not None and opened_for is None:
+    if partition.intake is not None and not is_open:
         records = connection.broker.openings.take_in_now(
             connection, partition.intake, records, now_wall_ms
         )
