@@ -314,6 +314,17 @@ def test_the_checker_finds_an_expired_record() -> None:
     assert rules_broken(window(1_000, 5_000), clock(5.5, -9_000), late) == set()
 
 
+def test_what_is_young_by_an_earlier_clock_keeps_what_follows_it() -> None:
+    """Seeds 924 and 941: the clock went back, so later records have earlier stamps."""
+    back = (window(0, 5_000), clock(0.1, 100_000), clock(1, 0))
+    shown = [(1, 90_500), (2, 600)]
+    assert rules_broken(*back, watch(7, shown)) == set()
+    assert rules_broken(*back, watch(96, shown)) == {"not after its end"}
+    assert rules_broken(*back, watch(7, [(0, 500), *shown])) == {"not after its end"}
+    elsewhere = watch(7, [(0, 90_500)], topic="another", reader="other@0")
+    assert rules_broken(*back, elsewhere, watch(7, [(1, 600)])) == {"not after its end"}
+
+
 def test_the_checker_finds_a_record_that_was_passed_over() -> None:
     seen = watch(1, [(0, 500), (1, 600)], reader="other@0")
     passed = watch(3, [(1, 600)], position=0)
