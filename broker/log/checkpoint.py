@@ -148,7 +148,7 @@ class Checkpoints:
             active.size,
             log.log_start_offset,
             times,
-            log.cleaned_end_offset,
+            _cleaned_end_offset(log),
             log.producers.entries,
         )
         if self.is_under_way or _key_of(snapshot) == self._key:
@@ -182,6 +182,13 @@ class Checkpoints:
 
 def _path(log: PartitionLog, offset: int) -> str:
     return f"{log.directory}/{names.numbered(offset, names.SNAPSHOT)}"
+
+
+def _cleaned_end_offset(log: PartitionLog) -> int:
+    """From where the next start's first cleaning looks for keys; 0 only when nothing was cleaned
+    yet.
+    """
+    return min(log.cleaned_end_offset, max(log.passed_over_offset, 1))
 
 
 def _key_of(snapshot: Snapshot) -> tuple[int, int, int, int]:

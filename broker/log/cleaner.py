@@ -98,7 +98,8 @@ class _Run:
 
     async def carry_out(self) -> Cleaned:
         log, worker = self.log, self.worker
-        start = max(log.cleaned_end_offset, log.segments[0].base_offset)
+        start = min(log.cleaned_end_offset, log.passed_over_offset)
+        start = max(start, log.segments[0].base_offset)
         end = await cleanable.end_of(log, self.now_wall_ms, self.limits.high_watermark)
         if end <= log.segments[0].base_offset:
             return Cleaned()
@@ -109,13 +110,15 @@ class _Run:
             pass_end = await self._note_keys(start, end)
             assert start < pass_end <= end or start >= end == pass_end, "every pass gets on"
             await self._rewrite_up_to(pass_end)
-            log.cleaned_end_offset = start = max(start, pass_end)
+            start = max(start, pass_end)
+            log.cleaned_end_offset = max(log.cleaned_end_offset, start)
             await log.checkpoint()
             pass_count += 1
         with suppress(WorkerFault):  # it has forgotten the run already
             log.next_clean_ms = await worker.call(compaction.end_run, self.run_id)
         damage = (*self.damaged.values(), *self.opaque.values())
         log.uncleanable_reason = damage[0] if damage else ""
+        log.passed_over_offset = min((*self.damaged, *self.opaque), default=INT64_MAX)
         return Cleaned(self.is_changed, pass_count, self.read_bytes, self.written_bytes, damage)
 
     # ---- pass 0: what no run has seen yet
@@ -212,6 +215,7 @@ class _Run:
                 await group.take_back()
                 return False
             if rewritten.is_opaque:
+                self._pass_over(segment)
                 self.opaque[segment.base_offset] = (
                     f"{segment.path()}: a batch near byte {position} cannot be opened: it is kept, "
                     "and so are deletions behind it"
@@ -270,9 +274,17 @@ class _Run:
         where = f"{segment.path()}: a batch behind byte {position} is damaged"
         if found is None:
             self.log.note_damage(where)
+        self._pass_over(segment)
         self.damaged[segment.base_offset] = (
             f"{where}: the segment is left as it is, and deletions behind it are kept"
         )
+
+    def _pass_over(self, segment: Segment) -> None:
+        """It may be whole one day, and then hold what was replaced long ago: until then, restarts
+        included, the keys of all behind it are noted anew, and its older values go before their
+        deletions do.
+        """
+        self.log.passed_over_offset = min(self.log.passed_over_offset, segment.base_offset)
 
 
 def slices_of(segment: Segment, start: int) -> list[tuple[int, int]]:

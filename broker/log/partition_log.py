@@ -28,7 +28,7 @@ from broker.log.reading import PositionCache, ReadResult, plan_read
 from broker.log.recovery import Recovered, recover
 from broker.log.segment import Segment
 from broker.log.survey import store
-from broker.model import NO_TIMESTAMP, AppendResult
+from broker.model import INT64_MAX, NO_TIMESTAMP, AppendResult
 from broker.ports import Disk, DiskFault, DiskFull, Worker
 from broker.records.batch import LOG_APPEND_TIME_BIT, assign, set_log_append_time, validate_batch
 
@@ -66,6 +66,8 @@ class PartitionLog:
         self.next_clean_ms = NO_TIMESTAMP
         self.uncleanable_reason = ""
         """Why compaction leaves a part of the log as it is; empty when it does not."""
+        self.passed_over_offset = INT64_MAX
+        """Where that part begins: what replaces its records is looked for in every cleaning."""
         self.positions = PositionCache()
         self.is_in_upkeep = False
         self.is_measured = False

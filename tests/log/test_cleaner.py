@@ -15,7 +15,7 @@ from broker.log.cleanable import dirty_ratio, is_due, is_roll_due
 from broker.log.cleaner import CleanLimits
 from broker.log.config import LogConfig
 from broker.log.partition_log import PartitionLog
-from broker.model import INT32_MAX
+from broker.model import INT32_MAX, INT64_MAX
 from broker.ports import DiskFull, WorkerFault
 from broker.records.build import NewRecord
 from broker.records.iterate import Record, iterate_batches, iterate_records
@@ -346,6 +346,39 @@ async def test_a_damaged_segment_is_left_and_reported_and_the_rest_is_cleaned(
         keys = [each.key for each in last if each.offset < log.active.base_offset]
         assert len(set(keys)) == len(keys), "what follows is cleaned"
         assert b"gone" in keys, "older values may be in what is damaged: the deletion stays"
+    await log.close()
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("number", [0, 1])
+async def test_what_was_damaged_is_cleaned_after_its_repair_and_before_deletions_go(
+    disk: FaultyDisk, number: int, *, restarts: bool
+) -> None:
+    """Found by seed 6011: a deletion went, the value that it deleted was in what had been left."""
+    log = await create(disk, CONFIG)
+    if number:
+        await fill(log, 8, keys=60)
+    append_keyed(log, ("gone", "1".ljust(300, ".")))
+    await fill(log, 12, keys=60)
+    append_keyed(log, ("gone", None))
+    await fill(log, 30, keys=6)
+    path = disk.root / log.segments[number].path()
+    assert b"gone" in path.read_bytes()
+    whole = path.read_bytes()
+    flip(disk, log, number)
+    for run in range(2):
+        assert (await log.clean(WORKER, NOW_MS + run * 2000)).damage
+        assert log.cleaned_end_offset == log.active.base_offset
+    if restarts:
+        await log.close()
+    path.write_bytes(whole)
+    if restarts:
+        log = await reopen(disk, CONFIG)
+        assert is_due(log, NOW_MS), "it looks at the damage again"
+    for run in range(2, 5):
+        assert not (await log.clean(WORKER, NOW_MS + run * 2000)).damage
+    assert b"gone" not in [each.key for each in await read_from(log, 0, 1 << 20)]
+    assert log.passed_over_offset == INT64_MAX
     await log.close()
 
 
