@@ -16,7 +16,7 @@ from itertools import count, pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.log import cleanable, compaction
-from broker.log.compaction import Survey, Terms
+from broker.log.compaction import Span, Survey, Terms
 from broker.log.key_map import capacity_of
 from broker.log.regroup import Group, discard
 from broker.log.segment import Segment
@@ -129,8 +129,8 @@ class _Run:
         """
         found = Survey(is_sound=True, next_offset=start, first_open_offset=-1, is_full=False)
         for segment, segment_end in self._closed(start, end):
-            async for position, content in self._slices(segment, start):
-                found = await self._look_at(content, end)
+            async for position, content, span in self._slices(segment, segment_end, start):
+                found = await self._look_at(content, span, end)
                 if not found.is_sound:
                     await self._note_damage(segment, position)
                     await self.worker.call(compaction.lose_sight, self.run_id, segment_end)
@@ -146,10 +146,10 @@ class _Run:
 
     async def _look_ahead(self, end: int, found: Survey) -> Survey:
         """Look behind `end` for markers of transactions that are open there; the last survey."""
-        segments = [segment for segment, _ in self._closed(end, INT64_MAX)]
-        for segment in [*segments, self.log.active]:
-            async for _, content in self._slices(segment, end):
-                ahead = await self._look_at(content, end)
+        active = self.log.active, self.log.written_end_offset
+        for segment, segment_end in [*self._closed(end, INT64_MAX), active]:
+            async for _, content, span in self._slices(segment, segment_end, end):
+                ahead = await self._look_at(content, span, end)
                 if not ahead.is_sound or ahead.next_offset >= self._sight_end():
                     return ahead if ahead.is_sound else found
                 found = ahead
@@ -157,9 +157,9 @@ class _Run:
                     return found
         return found
 
-    async def _look_at(self, content: bytes, end: int) -> Survey:
+    async def _look_at(self, content: bytes, span: Span, end: int) -> Survey:
         sight_end = self._sight_end()
-        return await self.worker.call(compaction.survey, self.run_id, content, end, sight_end)
+        return await self.worker.call(compaction.survey, self.run_id, content, span, end, sight_end)
 
     def _sight_end(self) -> int:
         return min(self.limits.high_watermark, self.log.written_end_offset)
@@ -170,10 +170,10 @@ class _Run:
         """Enter the keys of [start, end) in the worker's map; where it was full."""
         capacity = capacity_of(self.limits.dedupe_buffer_bytes, end - start)
         await self.worker.call(compaction.begin_keys, self.run_id, capacity)
-        for segment, _ in self._closed(start, end):
+        for segment, segment_end in self._closed(start, end):
             if segment.base_offset in self.damaged:
                 continue
-            async for _, content in self._slices(segment, start):
+            async for _, content, _ in self._slices(segment, segment_end, start):
                 noted = await self.worker.call(
                     compaction.note_keys, self.run_id, content, start, end
                 )
@@ -206,10 +206,9 @@ class _Run:
 
     async def _rewrite(self, group: Group, segment: Segment, segment_end: int) -> bool:
         """Add what is left of a segment to the group; False when it is damaged, and not added."""
-        await self.log.load_index(segment)
         await group.begin(segment, segment_end)
-        async for position, content in self._slices(segment, 0):
-            rewritten = await self.worker.call(compaction.rewrite, self.run_id, content)
+        async for position, content, span in self._slices(segment, segment_end, 0):
+            rewritten = await self.worker.call(compaction.rewrite, self.run_id, content, span)
             if not rewritten.is_sound:
                 await self._note_damage(segment, position)
                 await group.take_back()
@@ -257,16 +256,21 @@ class _Run:
             if segment.base_offset < end and following.base_offset > start
         ]
 
-    async def _slices(self, segment: Segment, start: int) -> AsyncIterator[tuple[int, bytes]]:
-        """(position, bytes) of neighbouring stretches of whole batches, from the one with offset
-        `start` on.
+    async def _slices(
+        self, segment: Segment, segment_end: int, start: int
+    ) -> AsyncIterator[tuple[int, bytes, Span]]:
+        """(position, bytes, offsets) of neighbouring stretches of whole batches, from the one with
+        offset `start` on.
         """
         await self.log.load_index(segment)
         assert segment.index is not None, "the index is loaded"
-        for position, size in slices_of(segment, segment.index.floor_offset(start)[1]):
+        slices = slices_of(segment, segment.index.floor_offset(start)[1])
+        firsts = [segment.index.floor_position(position)[0] for position, _ in slices]
+        spans = pairwise([*firsts, segment_end])
+        for (position, size), (first, end) in zip(slices, spans, strict=True):
             content = await segment.read_cold(position, size)
             self.read_bytes += len(content)
-            yield position, content
+            yield position, content, Span(first, end)
             await self.limits.pace(len(content))
 
     async def _note_damage(self, segment: Segment, position: int) -> None:

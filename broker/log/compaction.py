@@ -43,6 +43,15 @@ class Terms(NamedTuple):
     last_offsets: bytes
 
 
+class Span(NamedTuple):
+    """The offsets that a slice may hold. What is outside them, or out of order, was not written
+    there: the CRC does not cover a batch's base offset.
+    """
+
+    first_offset: int
+    end_offset: int
+
+
 class Survey(NamedTuple):
     """What was seen up to `next_offset`. `first_open_offset` of the transactions without a marker
     so far, -1 when there is none; `is_full`: use what is known before more is read.
@@ -144,12 +153,14 @@ def pass_damage(run_id: int) -> None:
     _run(run_id).is_behind_damage = True
 
 
-def survey(run_id: int, content: bytes, end_offset: int, sight_end_offset: int) -> Survey:
+def survey(
+    run_id: int, content: bytes, span: Span, end_offset: int, sight_end_offset: int
+) -> Survey:
     """Check the batches of a slice and note how transactions end. Data from `end_offset` on opens
     none, and what is at or beyond `sight_end_offset` is not looked at.
     """
     fates = _run(run_id).fates
-    batches = _sound_batches(content)
+    batches = _sound_batches(content, span)
     if batches is None:
         return Survey(is_sound=False, next_offset=-1, first_open_offset=-1, is_full=False)
     next_offset = 0
@@ -191,10 +202,10 @@ def note_keys(run_id: int, content: bytes, start_offset: int, end_offset: int) -
     return Noted(end_offset, is_full=False)
 
 
-def rewrite(run_id: int, content: bytes) -> Rewritten:
+def rewrite(run_id: int, content: bytes, span: Span) -> Rewritten:
     """What the pass leaves of the log's next slice."""
     run = _run(run_id)
-    batches = _sound_batches(content)
+    batches = _sound_batches(content, span)
     if batches is None:
         return Rewritten(is_sound=False, content=None, is_opaque=False)
     parts: list[bytes | bytearray | memoryview] = []
@@ -225,7 +236,7 @@ def _run(run_id: int) -> Run:
     return run
 
 
-def _sound_batches(content: bytes) -> list[memoryview] | None:
+def _sound_batches(content: bytes, span: Span) -> list[memoryview] | None:
     """The whole batches that `content` consists of; None when a byte of it is not as written."""
     try:
         batches = list(iterate_batches(content))
@@ -233,6 +244,11 @@ def _sound_batches(content: bytes) -> list[memoryview] | None:
         return None
     if sum(map(len, batches)) != len(content) or not all(map(is_intact, batches)):
         return None
+    next_offset, end_offset = span
+    for header in map(read_header, batches):
+        if not next_offset <= header.base_offset <= header.last_offset < end_offset:
+            return None
+        next_offset = header.next_offset
     return batches
 
 

@@ -69,9 +69,10 @@ class Group:
         return span_ms > retention_ms // MERGED_RETENTION_SHARE
 
     async def begin(self, segment: Segment, end_offset: int) -> None:
-        """What comes now is of `segment`, whose index is loaded. Raises DiskFull, DiskFault."""
+        """What comes now is of `segment`. Raises DiskFull, DiskFault."""
         if self.segments:
             await self._write_unwritten()
+        await self.log.load_index(segment)  # last: readers may close it during any other wait
         self._before = (self.end_offset, self.written_bytes, self._size, self._append_times.last)
         self.segments.append(segment)
         self.end_offset = end_offset

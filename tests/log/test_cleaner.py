@@ -311,11 +311,13 @@ async def test_merging_does_not_keep_old_records_from_being_deleted(disk: Faulty
 # --- damage
 
 
-def flip(disk: FaultyDisk, log: PartitionLog, segment_number: int) -> bytes:
-    """Break a byte in the middle of a closed segment; the file's content then."""
+def flip(
+    disk: FaultyDisk, log: PartitionLog, segment_number: int, position: int | None = None
+) -> bytes:
+    """Break a byte of a closed segment, by default in its middle; the file's content then."""
     path = Path(disk.root) / log.segments[segment_number].path()
     content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 0xFF
+    content[len(content) // 2 if position is None else position] ^= 0xFF
     path.write_bytes(content)
     return bytes(content)
 
@@ -346,6 +348,40 @@ async def test_a_damaged_segment_is_left_and_reported_and_the_rest_is_cleaned(
         keys = [each.key for each in last if each.offset < log.active.base_offset]
         assert len(set(keys)) == len(keys), "what follows is cleaned"
         assert b"gone" in keys, "older values may be in what is damaged: the deletion stays"
+    await log.close()
+
+
+@pytest.mark.parametrize("was_cleaned", [False, True])
+@pytest.mark.parametrize("byte", [0, 6, 7])
+@pytest.mark.parametrize("batch", [0, 1, -1])
+async def test_a_batch_with_another_offset_than_it_was_written_with_is_damage(
+    disk: FaultyDisk, batch: int, byte: int, *, was_cleaned: bool
+) -> None:
+    """Found by seed 6058: the CRC does not cover it. The log went offline; and a key that is taken
+    for a later one than it is would remove its newer values.
+    """
+    log = await create(disk, CONFIG)
+    await fill(log, 60, keys=60)
+    if was_cleaned:
+        await log.clean(WORKER, NOW_MS)
+    await fill(log, 60, keys=60)
+    damaged = log.segments[1]
+    content = (disk.root / damaged.path()).read_bytes()
+    starts = [0]
+    for each in iterate_batches(content):
+        starts.append(starts[-1] + len(each))
+    flip(disk, log, 1, starts[:-1][batch] + byte)
+    for run in range(3):
+        cleaned = await log.clean(WORKER, NOW_MS + run * 2000)
+        assert [damaged.path() in each for each in cleaned.damage] == [True]
+    (disk.root / damaged.path()).write_bytes(content)
+    await log.close()
+    log = await reopen(disk, CONFIG)
+    await log.clean(WORKER, NOW_MS + 9000)
+    found = newest(await read_from(log, 0, 1 << 20))
+    assert found == {
+        b"k%d" % number: (b"v%d" % (60 + number)).ljust(40, b".") for number in range(60)
+    }
     await log.close()
 
 
