@@ -87,7 +87,7 @@ async def _stage_one(
         return stage(batch, records, partition)
     except Refusal as refusal:
         if partition is not None and batch.records is not None:
-            partition.on_refused(batch.records, broker.clock.wall_ms())
+            partition.on_refused(batch.records, refusal.code, broker.clock.wall_ms())
         return refusal
 
 

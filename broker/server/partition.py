@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import structlog
 
 from broker.config.topic import TopicSettings
-from broker.errors import ErrorCode, Refusal
+from broker.errors import ERRORS, ErrorCode, Refusal
 from broker.log.checkpoint import SyncMark
 from broker.log.config import LogConfig
 from broker.log.partition_log import PartitionLog
@@ -267,9 +267,11 @@ class Partition:
             self._around.turn.add_dirty(self)
         return result
 
-    def on_refused(self, batch: Buffer, now_wall_ms: int) -> None:
-        """A client's batch was refused: what its producer sent behind it may not overtake it."""
-        if self._log is not None:
+    def on_refused(self, batch: Buffer, code: ErrorCode, now_wall_ms: int) -> None:
+        """A client's batch was refused: what its producer sent behind it may not overtake it, if it
+        will be sent again. One that is refused for good is given up by its client, which goes on.
+        """
+        if self._log is not None and ERRORS[code].is_retriable:
             self._log.producers.on_refused(batch, now_wall_ms)
 
     def append_records(self, records: Sequence[Any], on_done: OnDone) -> int:

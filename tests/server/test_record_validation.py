@@ -297,6 +297,16 @@ def children_of(pid: int) -> list[int]:
         return [int(word) for word in file.read().split()]
 
 
+def test_a_producer_goes_on_behind_a_batch_that_was_refused_for_good(client: WireClient) -> None:
+    """Its client gives that one up, and numbers the next ones on."""
+    topic = full_topic(client, cleanup_policy="compact")
+    producer = {"producer_id": 4711, "producer_epoch": 0}
+    without_key = batch_of([(None, b"refused")], base_sequence=0, **producer)
+    assert client.produce(topic, without_key).error_code == ErrorCode.INVALID_RECORD
+    assert client.produce(topic, small(b"next", base_sequence=1, **producer)).error_code == 0
+    assert stored(client, topic) == [b"next"]
+
+
 def test_a_batch_does_not_wait_for_upkeep(tmp_path_factory: pytest.TempPathFactory) -> None:
     settings = {"hermes.scrub.interval.ms": 1000}
     with BrokerProcess(tmp_path_factory.mktemp("upkeep"), settings) as process:

@@ -102,8 +102,8 @@ def _stage(
         return _stage_in(
             partition, connection, header, request, records, on_done, is_open=opened_for is not None
         )
-    except Refusal:
-        partition.on_refused(records, connection.now_wall_ms)
+    except Refusal as refusal:
+        partition.on_refused(records, refusal.code, connection.now_wall_ms)
         raise
 
 
