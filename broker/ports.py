@@ -117,7 +117,9 @@ class OutsideReader(Protocol):
 
 
 class Disk(Protocol):
-    """A directory tree that this process owns. `has_sync_all` says whether `sync_all` works."""
+    """A directory tree that this process owns. `has_sync_all` says whether `sync_all` works for all
+    files that were opened so far.
+    """
 
     @property
     def has_sync_all(self) -> bool: ...

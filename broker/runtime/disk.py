@@ -64,6 +64,7 @@ class SystemDisk:
         self._syncers = ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="disk-sync")
         self.writeback = WritebackThread()
         self._root_users = _Users(root_descriptor)
+        self._device = os.fstat(root_descriptor).st_dev
         self.has_sync_all = has_honest_syncfs()
         self._temporary_numbers = count()
         self._scratch = bytearray(WARM_READ_BYTES)
@@ -161,6 +162,11 @@ class SystemDisk:
     def open_files_max(self) -> int:
         return descriptor_limit()
 
+    def note_device(self, device: int) -> None:
+        """A file on it is used: `sync_all` reaches the root's file system alone."""
+        if device != self._device:
+            self.has_sync_all = False
+
     async def run_read(self, path: str, function: Callable[..., T], *arguments: object) -> T:
         """A call of this module in a reader thread."""
         return await self._run(self._readers, path, function, arguments)
@@ -209,6 +215,7 @@ class SystemFile:
         self._descriptor = descriptor
         found = os.fstat(descriptor)
         self._size = found.st_size
+        disk.note_device(found.st_dev)
         self._users = _Users(descriptor)
         self._syncs = _Syncs()
         self._writeback = Writeback(disk.writeback, self._users.run, self._size)

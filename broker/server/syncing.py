@@ -58,7 +58,7 @@ class SyncRounds:
         self._turn = turn
         self._dirty: dict[Partition, None] = {}
         self._is_due = asyncio.Event()
-        self._has_sync_all = disk.has_sync_all
+        self._may_sync_all = True
 
     def add(self, partition: Partition) -> None:
         """Sync it in the next round. Adding twice is fine."""
@@ -90,7 +90,8 @@ class SyncRounds:
         if not due:
             return
         file_count = sum(each.mark.file_count for each in due)
-        is_direct = file_count <= DIRECT_FILES_MAX or not self._has_sync_all
+        can_sync_all = self._may_sync_all and self._disk.has_sync_all
+        is_direct = file_count <= DIRECT_FILES_MAX or not can_sync_all
         began_ms = self._clock.monotonic_ms()
         synced = await (_sync_directly(due) if is_direct else self._sync_whole(due))
         elapsed_ms = self._clock.monotonic_ms() - began_ms
@@ -105,7 +106,7 @@ class SyncRounds:
         try:
             await self._disk.sync_all()
         except DiskFault as fault:
-            self._has_sync_all = False  # files beside the round failed, too; each tells it once
+            self._may_sync_all = False  # files beside the round failed, too; each tells it once
             reason = (
                 f"the file system could not be synced: what it holds of {len(due)} partitions is "
                 f"not known: {fault.reason}"

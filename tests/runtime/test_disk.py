@@ -8,6 +8,7 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -311,6 +312,18 @@ async def test_a_sync_of_everything_works_where_the_kernel_tells_of_its_errors(
     assert disk.has_sync_all == has_honest_syncfs()
     if disk.has_sync_all:
         await disk.sync_all()
+
+
+async def test_a_part_of_the_tree_on_another_file_system_is_not_reached_by_a_sync_of_everything(
+    disk: SystemDisk, tmp_path: Path
+) -> None:
+    (await disk.create("here")).close()
+    assert disk.has_sync_all == has_honest_syncfs()
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
+        assert Path(elsewhere).stat().st_dev != tmp_path.stat().st_dev
+        (disk.root / "moved").symlink_to(elsewhere)
+        (await disk.create("moved/there")).close()
+        assert not disk.has_sync_all
 
 
 @pytest.mark.parametrize(
