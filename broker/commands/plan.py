@@ -166,4 +166,4 @@ def decimal(number: Fraction) -> str:
     """A number for JSON as text: exact where it is whole, else with six digits after the point."""
     if number.denominator == 1:
         return str(number.numerator)
-    return f"{float(number):.6f}".rstrip("0")
+    return f"{float(number):.6f}".rstrip("0").rstrip(".")

@@ -9,6 +9,7 @@ from fractions import Fraction
 import pytest
 
 from broker.commands.main import main
+from broker.commands.plan import decimal
 from broker.commands.quantities import (
     read_bandwidth,
     read_factor,
@@ -150,3 +151,19 @@ def test_quantities_are_shown_in_the_unit_that_a_reader_expects() -> None:
     assert show_span(Fraction(90)) == "90 s"
     assert show_span(Fraction(5_400)) == "5,400 s (1 h 30 min)"
     assert [show_clock(Fraction(n)) for n in (0, 604_800)] == ["0 s", "7 d"]
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (Fraction(3), "3"),
+        (Fraction(100), "100"),
+        (Fraction(5, 2), "2.5"),
+        (Fraction(1, 3), "0.333333"),
+        (Fraction(1, 10**9), "0"),
+        (2 + Fraction(1, 10**9), "2"),
+    ],
+)
+def test_numbers_for_programs_are_numbers(number: Fraction, text: str) -> None:
+    assert decimal(number) == text
+    assert json.loads(decimal(number)) == pytest.approx(float(number), abs=1e-6)
