@@ -2,14 +2,15 @@
 a scrape.
 
 A source yields a sample at a time, so that the scrape can stop between any two and let the loop go
-on.
+on; one with few samples of many partitions goes over them in steps.
 """
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import importlib.metadata
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Final
 
 from broker.log.cleanable import dirty_ratio
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 Sample = tuple[tuple[str, ...], float]
 Source = Callable[["Broker", "LagReader"], AsyncIterator[Sample]]
+PARTITIONS_PER_STEP: Final = 500
+"""Looked at in one step of the loop, with or without a sample."""
 
 
 async def _request_quantiles(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
@@ -65,6 +68,15 @@ async def _partitions(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
     yield (), len(broker.partitions)
 
 
+async def _in_steps(broker: Broker) -> AsyncIterator[Partition]:
+    """Every partition that is not offline when it is looked at."""
+    for count, partition in enumerate(broker.partitions.all(), start=1):
+        if not partition.is_offline:
+            yield partition
+        if count % PARTITIONS_PER_STEP == 0:
+            await asyncio.sleep(0)
+
+
 async def _offline_partitions(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
     yield (), sum(partition.is_offline for partition in broker.partitions.all())
 
@@ -88,20 +100,17 @@ async def _log_sizes(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
 
 
 async def _dirty_ratios(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
-    for partition in broker.partitions.all():
-        if not partition.is_offline and partition.log.config.is_compacted:
-            await measure(partition.log)
-            yield (partition.topic, str(partition.index)), dirty_ratio(partition.log)
+    async for partition in _in_steps(broker):
+        log = partition.log
+        if log.config.is_compacted:
+            yield (partition.topic, str(partition.index)), dirty_ratio(log)
 
 
 async def _uncleanable_partitions(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
-    yield (
-        (),
-        sum(
-            not partition.is_offline and bool(partition.log.uncleanable_reason)
-            for partition in broker.partitions.all()
-        ),
-    )
+    count = 0
+    async for partition in _in_steps(broker):
+        count += bool(partition.log.uncleanable_reason)
+    yield (), count
 
 
 async def _log_starts(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
@@ -117,21 +126,21 @@ async def _high_watermarks(broker: Broker, lag: LagReader) -> AsyncIterator[Samp
 
 
 async def _delayed(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
-    for partition in broker.partitions.all():
+    async for partition in _in_steps(broker):
         if await _has_current_window(partition):
             delayed = partition.high_watermark - partition.visible_end
             yield (partition.topic, str(partition.index)), delayed
 
 
 async def _expired(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
-    for partition in broker.partitions.all():
+    async for partition in _in_steps(broker):
         if await _has_current_window(partition):
             expired = partition.first_offset - partition.log_start_offset
             yield (partition.topic, str(partition.index)), expired
 
 
 async def _has_current_window(partition: Partition) -> bool:
-    if partition.is_offline or partition.window is None:
+    if partition.window is None:
         return False
     return await is_current(partition) and partition.window is not None
 
@@ -141,22 +150,21 @@ async def _unsynced_bytes(broker: Broker, lag: LagReader) -> AsyncIterator[Sampl
 
 
 async def _damaged_ranges(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
-    for partition, ranges in _damage(broker):
+    async for partition, ranges in _damage(broker):
         yield (partition.topic, str(partition.index)), len(ranges)
 
 
 async def _damaged_offsets(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
-    for partition, ranges in _damage(broker):
+    async for partition, ranges in _damage(broker):
         count = sum(found.end_offset - found.offset for found in ranges)
         yield (partition.topic, str(partition.index)), count
 
 
-def _damage(broker: Broker) -> Iterator[tuple[Partition, list[DamagedRange]]]:
-    for partition in broker.partitions.all():
-        if not partition.is_offline:
-            ranges = damaged_ranges(partition.log)
-            if ranges:
-                yield partition, ranges
+async def _damage(broker: Broker) -> AsyncIterator[tuple[Partition, list[DamagedRange]]]:
+    async for partition in _in_steps(broker):
+        ranges = damaged_ranges(partition.log)
+        if ranges:
+            yield partition, ranges
 
 
 async def _scrub_last_round(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:

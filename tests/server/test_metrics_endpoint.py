@@ -22,6 +22,7 @@ from broker.runtime.disk import SystemDisk
 from broker.runtime.ids import SystemIds
 from broker.runtime.network import SystemNetwork
 from broker.runtime.worker import ProcessWorker
+from broker.server import computed_metrics
 from broker.server.lag import LagReader
 from broker.server.metrics_endpoint import MetricsEndpoint, not_ready_reasons, scrape
 from broker.server.node import Broker
@@ -203,6 +204,28 @@ async def test_a_scrape_of_many_partitions_lets_the_loop_go_on(node: Broker) -> 
         counter.cancel()
     assert len([line for line in lines if 'topic="wide",partition=' in line]) == 1_500
     assert turns >= elapsed_ms / 10, "the scrape held the loop"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "hermes_damaged_ranges",
+        "hermes_cleaner_dirty_ratio",
+        "hermes_cleaner_uncleanable_partitions",
+        "hermes_delivery_delayed_records",
+    ],
+)
+async def test_a_metric_with_few_samples_of_many_partitions_lets_the_loop_go_on(
+    node: Broker, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await node.start()
+    await node.catalog.create_topic(WantedTopic("wide", 60))
+    monkeypatch.setattr(computed_metrics, "PARTITIONS_PER_STEP", 20)
+    others: list[str] = []
+    asyncio.get_running_loop().call_soon(others.append, "went on")
+    found = [value async for _, value in computed_metrics.COMPUTED[name](node, LagReader(node))]
+    assert sum(found) == 0
+    assert others == ["went on"]
 
 
 def reads(broker: BrokerProcess, source: str) -> tuple[float, float]:
