@@ -106,7 +106,8 @@ class Checkpoints:
         """As `PartitionLog.sync_to`."""
         try:
             for segment in mark.segments:
-                await segment.sync()
+                if segment is log.active or segment in log.segments:  # else it was deleted
+                    await segment.sync()
             if mark.names_changed > self._names_synced:
                 await log.disk.sync_directory(log.directory)
         except NoDescriptor:
@@ -168,11 +169,18 @@ class Checkpoints:
             await log.disk.replace_file(_path(log, snapshot.offset), content)
             self._key = _key_of(snapshot)
             self._position = snapshot.position
-            await self._drop_older(log, snapshot.offset)
+            await self._keep(log, snapshot.offset)
         finally:
             self.is_under_way = False
 
-    async def _drop_older(self, log: PartitionLog, offset: int) -> None:
+    async def drop_others(self, log: PartitionLog) -> None:
+        """All snapshots but the one that a restart begins with. Raises DiskFault."""
+        known = self._snapshot_offsets
+        while others := [each for each in known if each != self.offset]:
+            known.remove(others[0])
+            await log.disk.unlink(_path(log, others[0]))
+
+    async def _keep(self, log: PartitionLog, offset: int) -> None:
         known = self._snapshot_offsets
         if offset not in known:
             known.append(offset)

@@ -74,6 +74,7 @@ async def clean(
     run = _Run(log, worker, now_wall_ms, limits)
     try:
         await log.checkpoint()  # a start scans from there and expects no gaps behind it
+        await log.checkpoints.drop_others(log)  # nor may it fall back to one before
         return await run.carry_out()
     finally:
         log.is_in_upkeep = False
@@ -269,6 +270,7 @@ class _Run:
         spans = pairwise([*firsts, segment_end])
         for (position, size), (first, end) in zip(slices, spans, strict=True):
             content = await segment.read_cold(position, size)
+            self.log.check_online()  # the file may be another topic's by now
             self.read_bytes += len(content)
             yield position, content, Span(first, end)
             await self.limits.pace(len(content))

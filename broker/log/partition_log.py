@@ -427,7 +427,7 @@ class PartitionLog:
         self.positions.clear()
         for segment in replaced:
             self.open_segments.forget(segment)
-            segment.close_file()
+            segment.retire()
 
     # ---- reading
 
@@ -583,16 +583,16 @@ class PartitionLog:
         """
         await self.checkpoints.take(self)
 
-    async def close(self) -> None:
-        """Checkpoint (not after a fault) and give up all descriptors. Raises DiskFull, DiskFault,
-        closed all the same.
+    async def close(self, *, is_clean: bool = True) -> None:
+        """Checkpoint (unless it is not to be a clean stop, and not after a fault) and give up all
+        descriptors. Raises DiskFull, DiskFault, closed all the same.
         """
         try:
-            if not self._offline_reason:
+            if is_clean and not self._offline_reason:
                 await self.checkpoint()
         finally:
             self._offline_reason = (
                 self._offline_reason or f"the log of {self.topic}-{self.partition} is closed"
             )
             for segment in self.segments:
-                segment.close_file()
+                segment.retire()

@@ -18,7 +18,7 @@ from broker.log.retention import SEGMENT_SUFFIXES, rename_deleted
 from broker.log.scan import scan
 from broker.log.segment import Segment
 from broker.model import INT32_MAX, NO_TIMESTAMP
-from broker.ports import DiskFault, DiskFile, DiskFull
+from broker.ports import DiskFault, DiskFile, DiskFull, NoDescriptor
 from broker.records.batch import BatchHeader
 
 if TYPE_CHECKING:
@@ -131,7 +131,6 @@ class Group:
         merged.size = file.size()
         await file.sync()
         await self._exchange(merged)
-        self._file = None
         return True
 
     @property
@@ -154,26 +153,54 @@ class Group:
             self.written_bytes += len(content)
 
     async def _exchange(self, merged: Segment) -> None:
-        log, group = self.log, self.segments
-        disk, directory = log.disk, log.directory
+        log = self.log
         merged.index, merged.times = await self._index_of(merged)
-        swap = f"{directory}/{names.ranged(merged.base_offset, self.end_offset, names.SWAP)}"
-        disk.rename(self._path, swap)
-        await disk.sync_directory(directory)  # from here on a restart finishes the exchange
+        index_files = merged.encode_index_files()  # while nobody else can drop the index
+        swap = f"{log.directory}/{names.ranged(merged.base_offset, self.end_offset, names.SWAP)}"
+        log.check_online()  # a closed log's directory may be another topic's by now
+        log.disk.rename(self._path, swap)
+        try:
+            await self._sync_names()  # from here on a restart finishes the exchange
+        except DiskFull:
+            log.disk.rename(swap, self._path)
+            raise
         log.check_online()
-        renamed = rename_deleted(disk, group[0], SEGMENT_SUFFIXES[1:])
-        for segment in group[1:]:
-            renamed += rename_deleted(disk, segment)
-        log.replace_segments(group, [merged])
-        await disk.sync_directory(directory)
-        disk.rename(swap, merged.path())
-        merged.users -= 1
+        try:
+            renamed = await self._replace(merged, swap)
+        except Exception as failure:
+            # Only a restart may finish it: until then another exchange would leave this swap
+            # behind, and the restart would put it in the place of newer segments.
+            fault = DiskFault(swap, f"could not take its place: {failure}")
+            log.go_offline(fault)
+            raise fault from failure
         with suppress(DiskFull):  # it is in memory, and can be made again from the log
-            await merged.write_index(merged.encode_index_files())
+            await merged.write_index(index_files)
         log.open_segments.touch(merged)
-        await disk.sync_directory(directory)
+        await self._sync_names()
         for name in renamed:
-            await disk.unlink(name)
+            await log.disk.unlink(name)
+
+    async def _replace(self, merged: Segment, swap: str) -> list[str]:
+        """The paths of what may be unlinked."""
+        log, group = self.log, self.segments
+        renamed = rename_deleted(log.disk, group[0], SEGMENT_SUFFIXES[1:])
+        for segment in group[1:]:
+            renamed += rename_deleted(log.disk, segment)
+        log.replace_segments(group, [merged])
+        self._file = None  # it is the log's now
+        await self._sync_names()
+        log.disk.rename(swap, merged.path())
+        merged.users -= 1
+        return renamed
+
+    async def _sync_names(self) -> None:
+        """Of the log's directory. Without a descriptor others give back theirs, once."""
+        log = self.log
+        try:
+            await log.disk.sync_directory(log.directory)
+        except NoDescriptor:
+            log.open_segments.make_room()
+            await log.disk.sync_directory(log.directory)
 
     async def _index_of(self, merged: Segment) -> tuple[SegmentIndex, Times]:
         """The index of what was written, which is read back for it. Raises DiskFault."""

@@ -149,8 +149,9 @@ async def _delete_below_checkpoint(log: PartitionLog, doomed: list[Segment]) -> 
 
 async def delete_segments(log: PartitionLog, doomed: list[Segment]) -> None:
     """Take closed neighbours out of the log; when they are the oldest, the log start moves behind
-    them.
+    them. Raises Refusal when the log was closed meanwhile: its directory may be another topic's.
     """
+    log.check_online()
     end = log.segments[log.segments.index(doomed[-1]) + 1].base_offset
     if log.segments[0] is doomed[0]:
         log.log_start_offset = max(log.log_start_offset, end)

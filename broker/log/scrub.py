@@ -76,7 +76,7 @@ async def scrub(
 ) -> None:
     """Check one segment, its unsynced tail excepted; damage is noted, damage that is no more is
     forgotten. `pace` is told the bytes after each step. Ends early when the segment leaves the log.
-    Raises DiskFault, WorkerFault.
+    Raises DiskFault, WorkerFault, FileNotFoundError (the log was closed).
     """
     reader = log.disk.reader(segment.path())
     is_gapless = log.reach().is_gapless

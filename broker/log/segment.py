@@ -37,6 +37,7 @@ class Segment:
         "_file",
         "_indexed_bytes",
         "_is_closing",
+        "_is_retired",
         "_writes",
         "base_offset",
         "damaged",
@@ -69,6 +70,7 @@ class Segment:
         self.damaged: tuple[DamagedRange, ...] = ()
         self._file: DiskFile | None = None
         self._is_closing = False
+        self._is_retired = False
         self._writes = 0
         self._indexed_bytes = 0
 
@@ -102,7 +104,13 @@ class Segment:
         return f"{self.directory}/{names.numbered(self.base_offset, suffix)}"
 
     def file(self) -> DiskFile:
-        """The open log file. Raises FileNotFoundError, DiskFault."""
+        """The open log file. Raises FileNotFoundError, also once it is retired and was closed;
+        DiskFault.
+        """
+        if self._is_retired:
+            if self._file is None:
+                raise FileNotFoundError(self.path())
+            return self._file
         if self._file is None:
             self._file = self.disk.open(self.path())
         self._is_closing = False
@@ -125,6 +133,13 @@ class Segment:
             self._file.close()
             self._file = None
             self._is_closing = False
+
+    def retire(self) -> None:
+        """It left the log, or its log was closed: no file is opened any more for whoever still
+        reads it. What has its name may be another one.
+        """
+        self._is_retired = True
+        self.close_file()
 
     async def read_cold(self, position: int, size: int) -> bytes:
         """`DiskFile.read_cold` that keeps the descriptor open meanwhile."""

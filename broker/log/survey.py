@@ -38,6 +38,8 @@ async def survey(log: PartitionLog, segment: Segment, position: int) -> DamagedR
     written down; None when the bytes there are intact after all. Raises DiskFault.
     """
     await log.load_index(segment)
+    if segment not in log.segments:
+        return None
     assert segment.index is not None, "the index is loaded"
     extent = extent_of(log, segment)
     offset, start = segment.index.floor_position(position)
@@ -123,7 +125,11 @@ def describe(segment: Segment, found: DamagedRange) -> str:
 
 
 async def store(log: PartitionLog) -> None:
-    """Write the known ranges down; without any the file goes. Raises DiskFault."""
+    """Write the known ranges down; without any the file goes. Not of a log that was closed: its
+    directory may be another topic's. Raises DiskFault.
+    """
+    if log.offline_reason:
+        return
     path = f"{log.directory}/{names.DAMAGE_FILE}"
     rows = [(each.base_offset, found) for each in log.segments for found in each.damaged]
     try:

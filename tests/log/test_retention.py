@@ -10,16 +10,19 @@ import pytest
 
 from broker.errors import ErrorCode, Refusal
 from broker.log.config import LogConfig
+from broker.log.retention import delete_segments
 from broker.ports import DiskFull
 from tests.log.world import (
     DIRECTORY,
     FOREVER,
     NOW_MS,
+    SMALL,
     FaultyDisk,
     append,
     append_rolling,
     create,
     numbers,
+    recreate,
     refusal_of,
     reopen,
     values,
@@ -244,4 +247,29 @@ async def test_a_read_in_flight_survives_the_deletion_of_its_segment(disk: Fault
         reading.send(None)
     assert len(done.value.value) == 100
     assert not segment.is_open
+    await log.close()
+
+
+async def test_nothing_of_a_topic_is_deleted_for_one_that_had_its_name(disk: FaultyDisk) -> None:
+    log = await create(disk)
+    await append_rolling(log, 30)
+    again = await recreate(disk, log, SMALL)
+    append(again, "new")
+    with pytest.raises(Refusal):
+        await delete_segments(log, log.segments[:1])
+    assert disk.exists(again.active.path())
+    await again.close()
+
+
+async def test_a_sync_that_began_before_a_deletion_misses_no_file(disk: FaultyDisk) -> None:
+    log = await create(disk, replace(SMALL, retention_bytes=1))
+    await append_rolling(log, 60)
+    log.checkpoints.unsynced_closed = log.segments[:-1]
+    mark = log.begin_sync()
+    assert mark.file_count > 2
+    await log.apply_retention(NOW_MS)
+    assert len(log.segments) == 1
+    await log.sync_to(mark)
+    assert log.offline_reason == ""
+    assert log.synced_end_offset == log.written_end_offset
     await log.close()

@@ -9,9 +9,11 @@ from random import Random
 
 import pytest
 
+from broker.log.damage import DamagedRange
+from broker.log.names import DAMAGE_FILE
 from broker.log.partition_log import PartitionLog
 from broker.log.scrub import SLICE_BYTES, check, scrub
-from broker.log.survey import damaged_ranges
+from broker.log.survey import damaged_ranges, note
 from broker.runtime.worker import ProcessWorker
 from tests.log.test_damage import FIRST_LOG, WHOLE, consume, flip
 from tests.log.world import (
@@ -25,6 +27,7 @@ from tests.log.world import (
     append_rolling,
     create,
     numbers,
+    recreate,
     reopen,
     values,
 )
@@ -181,3 +184,19 @@ async def test_big_batches_and_many_slices_go_through_the_worker_process(disk: F
 async def test_a_file_that_cannot_be_read_is_a_reason(disk: FaultyDisk) -> None:
     checked = check(disk.reader("topics/none.log"), 0, 100, 0, True)
     assert "cannot be read" in checked.reason
+
+
+async def test_damage_of_a_deleted_topic_is_not_written_down_for_the_one_that_has_its_name(
+    disk: FaultyDisk,
+) -> None:
+    log = await create(disk)
+    append(log, "old")
+    found = DamagedRange(0, 10, 0, 1, "found when its topic was gone already")
+    other = await recreate(disk, log, SMALL)
+    append(other, "new")
+    await note(log, log.segments[0], found)
+    assert not disk.exists(f"{DIRECTORY}/{DAMAGE_FILE}")
+    await other.close()
+    other = await reopen(disk)
+    assert await values(other) == ["new"]
+    await other.close()

@@ -34,13 +34,15 @@ class InlineWorker:
 
 class FaultyDisk(SystemDisk):
     """The real disk; `fail_append` makes the next append write that many bytes and then fail;
-    `replace_gate` holds snapshots back until it is set.
+    `replace_gate` holds snapshots back until it is set; `at_names` is called before each sync of a
+    directory and may raise.
     """
 
     fail_append: tuple[int, type[DiskFault]] | None = None
     fail_create: type[DiskFault] | None = None
     fail_replace: type[DiskFault] | None = None
     replace_gate: asyncio.Event | None = None
+    at_names: Callable[[], None] | None = None
     fail_truncate = False
     is_cold = False
     read_count = 0
@@ -56,6 +58,11 @@ class FaultyDisk(SystemDisk):
         if self.replace_gate is not None:
             await self.replace_gate.wait()
         await super().replace_file(path, content)
+
+    async def sync_directory(self, path: str) -> None:
+        if self.at_names is not None:
+            self.at_names()
+        await super().sync_directory(path)
 
     async def create(self, path: str) -> FaultyFile:
         if self.fail_create is not None:
@@ -99,6 +106,13 @@ async def create(disk: SystemDisk, config: LogConfig = SMALL, now_ms: int = NOW_
         config=config,
         now_wall_ms=now_ms,
     )
+
+
+async def recreate(disk: SystemDisk, log: PartitionLog, config: LogConfig) -> PartitionLog:
+    """The log of the topic of this name after `log`'s was deleted, which is moved away."""
+    await log.close()
+    disk.rename(log.directory, f"{log.directory}-gone")
+    return await create(disk, config)
 
 
 async def reopen(disk: SystemDisk, config: LogConfig = SMALL, now_ms: int = NOW_MS) -> PartitionLog:
