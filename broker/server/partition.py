@@ -311,6 +311,8 @@ class Partition:
                     fault=str(fault),
                     unlogged_before=self._around.full_lines.take_suppressed(),
                 )
+            if log.offline_reason:  # what was written could not be cut off again
+                self.take_offline(log.offline_reason)
             fail_acks(staged, ErrorCode.KAFKA_STORAGE_ERROR)
             return
         except DiskFault as fault:
@@ -488,9 +490,7 @@ class Partition:
         """
         if self._log is None:
             return
-        if is_clean and self.offline_reason is None:
-            await self._log.checkpoint()
-        await self._log.close()
+        await self._log.close(is_clean=is_clean and self.offline_reason is None)
 
     def _lead(self, log: PartitionLog) -> None:
         end = log.written_end_offset
@@ -561,7 +561,8 @@ class Partition:
     def _settle_acks(self, leader: PartitionLeader, written: Sequence[Ack]) -> None:
         self._acks.settle(
             written,
-            high_watermark=leader.high_watermark,
+            # Above the stored end only while a sync follows a change of the durability.
+            high_watermark=min(leader.high_watermark, leader.stored_end_offset),
             stored_end_offset=leader.stored_end_offset,
         )
 

@@ -149,6 +149,7 @@ class PartitionRegistry:
             partition.mark_deleted()
         for partition in gone:
             await self._close(partition, is_clean=False)
+            await asyncio.sleep(0)
         self._broker.metrics.records_in_total.forget(topic=topic.name)
         self._broker.metrics.bytes_in_total.forget(topic=topic.name)
         self._broker.metrics.records_out_total.forget(topic=topic.name)

@@ -10,16 +10,24 @@ from typing import NamedTuple
 
 import pytest
 
+from broker.config.alter import AlterOperation
+from broker.errors import ErrorCode
 from broker.log.names import SYNC_FAILED
+from broker.ports import DiskFault
 from broker.records.build import build_batch
 from broker.records.iterate import iterate_batches, iterate_records
-from broker.simulator.disk import DiskImage, Kept, PowerCut
+from broker.simulator.disk import DiskImage, Kept, PowerCut, SimulatedFile
 from broker.simulator.inodes import Directory, Inode
 from broker.simulator.recycling import create_topic
 from broker.simulator.scenario import SETTINGS
 from broker.simulator.session import ClientError, Session
 from broker.simulator.world import BrokerHost, World, world_of
 from broker.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from broker.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from broker.wire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -35,6 +43,8 @@ PRODUCE_VERSION = 9
 EVERY_UNSYNCED_BYTE = PowerCut(lost_name_probability=1.0, kept=Kept.NOTHING)
 """The worst that a power cut may take."""
 SLOW_DEVICE_S = 2.0
+QUIET = {"log.retention.check.interval.ms": 3_600_000, "hermes.log.dir.min.free.bytes": 0}
+"""Nothing but what the test does finds out about the disk."""
 
 
 class Place(NamedTuple):
@@ -63,9 +73,20 @@ class Site:
     async def create(self, durability: str, topic: str = "t") -> None:
         await create_topic(self.world, self.session, topic, 1, {"durability": durability})
 
-    async def produce(self, acks: int, topic: str = "t") -> None:
+    async def alter(self, durability: str) -> None:
+        change = AlterableConfig(
+            name="durability", config_operation=AlterOperation.SET, value=durability
+        )
+        resource = AlterConfigsResource(resource_type=2, resource_name="t", configs=[change])
+        request = IncrementalAlterConfigsRequest(resources=[resource])
+        (answer,) = (await self.session.ask(request, 1, timeout_ms=60_000)).responses
+        assert answer.error_code == 0, answer.error_message
+
+    async def produce(
+        self, acks: int, topic: str = "t", *, error: ErrorCode = ErrorCode.NONE, **options: int
+    ) -> None:
         """Returns with the answer; with acks=0 when the request is with the network."""
-        batch = bytes(build_batch([(None, VALUE)], timestamp_ms=1_750_000_000_000))
+        batch = bytes(build_batch([(None, VALUE)], timestamp_ms=1_750_000_000_000, **options))
         request = ProduceRequest(
             acks=acks,
             timeout_ms=60_000,
@@ -79,7 +100,7 @@ class Site:
             await self.session.tell(request, PRODUCE_VERSION)
             return
         response = await self.session.ask(request, PRODUCE_VERSION, timeout_ms=60_000)
-        assert response.responses[0].partition_responses[0].error_code == 0
+        assert response.responses[0].partition_responses[0].error_code == error
 
     async def read(self, *, max_wait_ms: int = 0) -> list[bytes]:
         """The values that a consumer gets; asks until the broker answers."""
@@ -121,7 +142,7 @@ def at_a_site(work: Callable[[Site], Awaitable[None]]) -> None:
     with world_of(7) as world:
 
         async def main() -> None:
-            host = BrokerHost(world, {**SETTINGS, "log.retention.check.interval.ms": 3_600_000})
+            host = BrokerHost(world, {**SETTINGS, **QUIET})
             supervisor = world.loop.create_task(host.supervise())
             node = world.node("client")
             await world.loop.spawn(node.process, inside(host, Session(node)))
@@ -309,5 +330,42 @@ def test_replicated_topics_do_not_wait_for_a_sync_beside_them(acks: int) -> None
                 await beside.produce(acks, "beside")
             assert not syncing.done(), "the device is still busy"
             assert site.world.loop.time() - began_s < 0.1
+
+    at_a_site(work)
+
+
+@pytest.mark.parametrize("acks", [1, ALL])
+def test_fsync_a_repeated_batch_from_before_the_change_is_on_disk_at_its_answer(acks: int) -> None:
+    async def work(site: Site) -> None:
+        await site.create("replicated")
+        await site.produce(acks, producer_id=7, producer_epoch=0, base_sequence=0)
+        assert place_of(site.host.image) == (True, False)
+        site.host.image.faults.latency_s_max = SLOW_DEVICE_S
+        await site.alter("fsync")
+        assert place_of(site.host.image) == (True, False), "the device is slow"
+        await site.produce(acks, producer_id=7, producer_epoch=0, base_sequence=0)
+        assert place_of(site.host.image) == (True, True)
+        assert await site.read() == [VALUE]
+
+    at_a_site(work)
+
+
+def test_a_half_written_batch_that_cannot_be_cut_off_takes_the_partition_offline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def truncate(file: SimulatedFile, _size: int) -> None:
+        raise DiskFault(file.path, "injected")
+
+    async def work(site: Site) -> None:
+        await site.create("replicated")
+        await site.produce(ALL)
+        monkeypatch.setattr(SimulatedFile, "truncate", truncate)
+        site.host.image.faults.is_full = True
+        await site.produce(ALL, error=ErrorCode.KAFKA_STORAGE_ERROR)
+        site.host.image.faults.is_full = False
+        assert site.host.broker is not None
+        partition = site.host.broker.partitions.get("t", 0)
+        assert partition is not None
+        assert partition.is_offline, "metrics and the console name it"
 
     at_a_site(work)
