@@ -34,6 +34,10 @@ STEP_MS: Final = 1.0
 PIECE_BYTES: Final = 64 << 10
 SHUTDOWN_SECONDS: Final = 1.0
 KEEP_ALIVE_SECONDS: Final = 30.0
+BACKLOG: Final = 1
+"""asyncio takes so many connections at once, and without descriptors tries each of them again and
+again: one is one attempt a second.
+"""
 
 _log = structlog.get_logger("hermes.metrics")
 
@@ -68,7 +72,7 @@ class MetricsEndpoint:
         await self._runner.setup()
         host, port = settings.hermes_metrics_host, settings.hermes_metrics_port
         try:
-            await web.TCPSite(self._runner, host, port).start()
+            await web.TCPSite(self._runner, host, port, backlog=BACKLOG).start()
         except OSError as error:
             await self.stop()
             holder = describe_holder(port)

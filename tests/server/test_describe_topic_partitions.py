@@ -38,7 +38,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 @pytest.fixture
 def client(broker: BrokerProcess) -> Iterator[WireClient]:
-    with WireClient(broker.kafka_port) as connection:
+    with WireClient(broker.kafka_port, 60) as connection:  # 1,500 partitions take their time
         yield connection
 
 
