@@ -99,9 +99,9 @@ class Writeback:
         is_fast, self._step_at_s = now_s - self._step_at_s < FAST_STEP_S, now_s
         ahead = self._next_ahead(size) if is_fast else None
         work = self._guard(_step)
-        self._is_busy = self._thread.run(
-            partial(self._run, work, begin, self._started_end - begin, ahead)
-        )
+        self._is_busy = True  # before the thread, which may be through at once
+        if not self._thread.run(partial(self._run, work, begin, self._started_end - begin, ahead)):
+            self._is_busy = False
 
     def note_trimmed(self, size: int) -> None:
         """The file was cut to `size`, which frees the blocks behind it."""

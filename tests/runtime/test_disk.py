@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,13 @@ from broker.runtime import disk as disk_module
 from broker.runtime import writeback
 from broker.runtime.disk import IOVEC_MAX, SystemDisk
 from broker.runtime.linux import has_honest_syncfs
-from broker.runtime.writeback import AHEAD_BYTES, AHEAD_FILES_MAX, STEP_BYTES
+from broker.runtime.writeback import (
+    AHEAD_BYTES,
+    AHEAD_FILES_MAX,
+    STEP_BYTES,
+    Writeback,
+    WritebackThread,
+)
 
 
 @pytest.fixture
@@ -265,6 +271,32 @@ async def test_close_gives_back_what_was_set_aside(
         assert held_bytes(disk, str(name)) >= file.size() + STEP_BYTES
         file.close()
         assert held_bytes(disk, str(name)) < file.size() + STEP_BYTES
+
+
+async def test_step_that_is_through_at_once_is_followed_by_the_next(tmp_path: Path) -> None:
+    class QuickThread(WritebackThread):
+        """Through before whoever asked goes on."""
+
+        def run(self, function: Callable[[], None]) -> bool:
+            self.executor.submit(function).result()
+            return True
+
+    steps = []
+    thread = QuickThread()
+    with (tmp_path / "a").open("wb") as file:
+
+        def guard(function: Callable[..., None]) -> Callable[..., None]:
+            def guarded(*arguments: object) -> None:
+                steps.append(arguments[:2])
+                function(file.fileno(), *arguments)
+
+            return guarded
+
+        early = Writeback(thread, guard, 0)
+        early.note_append(STEP_BYTES)
+        early.note_append(2 * STEP_BYTES)
+    thread.close()
+    assert steps == [(0, STEP_BYTES), (STEP_BYTES, STEP_BYTES)]
 
 
 async def test_blocks_that_a_killed_process_set_aside_are_freed_by_the_next_opening(
