@@ -14,6 +14,8 @@ from broker.log.epochs import encode_epochs
 from broker.log.recovery import Recovered
 from broker.log.segment import Segment
 from broker.log.snapshot import Snapshot, encode_snapshot
+from broker.log.survey import store
+from broker.log.synced_ends import SyncedEnd
 from broker.ports import DiskFault, DiskFull, NoDescriptor
 
 if TYPE_CHECKING:
@@ -28,12 +30,14 @@ little more.
 
 class SyncMark(NamedTuple):
     """What a sync that begins now will have made durable: all below `end_offset`, in `segments`
-    (those rolled over since the last sync, then the active one), and their names.
+    (those rolled over since the last sync, then the active one, of which `position` bytes), and
+    their names.
     """
 
     end_offset: int
     segments: tuple[Segment, ...]
     names_changed: int
+    position: int
 
     @property
     def file_count(self) -> int:
@@ -54,7 +58,7 @@ class Checkpoints:
         "_snapshot_offsets",
         "is_under_way",
         "names_changed",
-        "synced_end_offset",
+        "synced",
         "unsynced_closed",
     )
 
@@ -66,7 +70,8 @@ class Checkpoints:
         self.is_under_way = False
         """Another one does nothing meanwhile."""
         self._snapshot_offsets = found.snapshot_offsets
-        self.synced_end_offset = 0 if snapshot is None else snapshot.offset
+        self.synced = found.synced
+        """How far the log is known to be synced."""
         self.names_changed = 1
         """Grows with every change; a process that was killed may have left one unsynced."""
         self._names_synced = 0
@@ -81,6 +86,11 @@ class Checkpoints:
     def log_start_offset(self) -> int:
         """The log start that a restart finds."""
         return self._key[1]
+
+    @property
+    def unwritten_end(self) -> SyncedEnd | None:
+        """What is synced, when the newest snapshot says less."""
+        return self.synced if self.synced.offset > self._key[0] else None
 
     def is_due(self, log: PartitionLog) -> bool:
         """True when a start after a kill would scan much."""
@@ -100,7 +110,9 @@ class Checkpoints:
     def begin_sync(self, log: PartitionLog) -> SyncMark:
         """What is written now."""
         closed = [segment for segment in self.unsynced_closed if segment in log.segments]
-        return SyncMark(log.written_end_offset, (*closed, log.active), self.names_changed)
+        reach = log.reach()
+        segments = (*closed, log.active)
+        return SyncMark(reach.written_end_offset, segments, self.names_changed, reach.written_size)
 
     async def sync(self, log: PartitionLog, mark: SyncMark) -> None:
         """As `PartitionLog.sync_to`."""
@@ -133,7 +145,8 @@ class Checkpoints:
         if synced:
             self.unsynced_closed = [each for each in self.unsynced_closed if each not in synced]
         self._names_synced = max(self._names_synced, mark.names_changed)
-        self.synced_end_offset = max(self.synced_end_offset, mark.end_offset)
+        if mark.end_offset > self.synced.offset:
+            self.synced = SyncedEnd(mark.end_offset, mark.segments[-1].base_offset, mark.position)
 
     async def take(self, log: PartitionLog) -> None:
         """As `PartitionLog.checkpoint`. All of it is captured before the first wait."""
@@ -186,6 +199,23 @@ class Checkpoints:
             known.append(offset)
         while len(known) > SNAPSHOTS_KEPT:
             await log.disk.unlink(_path(log, known.pop(0)))
+
+
+async def settle_opening(log: PartitionLog, found: Recovered, *, is_changed: bool) -> None:
+    """Write down what the recovery found. Raises DiskFault; without space the next start finds it
+    again.
+    """
+    if found.has_new_ranges:
+        await store(log)
+    if found.has_failed_sync:
+        await log.disk.unlink(f"{log.directory}/{names.SYNC_FAILED}")
+    if is_changed or found.snapshot is None:
+        try:
+            await log.checkpoint()
+        except DiskFull:
+            log.damage.append(
+                f"{log.directory}: no space for a checkpoint: the next start scans more"
+            )
 
 
 def _path(log: PartitionLog, offset: int) -> str:

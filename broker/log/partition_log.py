@@ -14,7 +14,7 @@ from typing import Final
 
 from broker.errors import ErrorCode, Refusal
 from broker.log import cleaner, driving, lookup, names, retention, rolling
-from broker.log.checkpoint import Checkpoints, SyncMark
+from broker.log.checkpoint import Checkpoints, SyncMark, settle_opening
 from broker.log.cleaner import Cleaned, CleanLimits
 from broker.log.config import LOG_APPEND_TIME, LogConfig
 from broker.log.epochs import LeaderEpochs
@@ -27,7 +27,7 @@ from broker.log.reach import Reach, Want
 from broker.log.reading import PositionCache, ReadResult, plan_read
 from broker.log.recovery import Recovered, recover
 from broker.log.segment import Segment
-from broker.log.survey import store
+from broker.log.synced_ends import NOTHING_SYNCED, SyncedEnd
 from broker.model import INT64_MAX, NO_TIMESTAMP, AppendResult
 from broker.ports import Disk, DiskFault, DiskFull, Worker
 from broker.records.batch import LOG_APPEND_TIME_BIT, assign, set_log_append_time, validate_batch
@@ -100,6 +100,7 @@ class PartitionLog:
         topic: str,
         config: LogConfig,
         now_wall_ms: int,
+        synced: SyncedEnd = NOTHING_SYNCED,
     ) -> PartitionLog:
         """A new, empty log, durably there. A directory of the same topic id is opened instead.
 
@@ -113,7 +114,7 @@ class PartitionLog:
                     directory,
                     f"holds partition {found.partition} of another {found.topic}: move it away",
                 )
-            return await cls.open(disk, directory, config, now_wall_ms)
+            return await cls.open(disk, directory, config, now_wall_ms, synced)
         await disk.make_directory(directory)
         for parent in names.directories_above(directory):
             await disk.sync_directory(parent)
@@ -122,10 +123,15 @@ class PartitionLog:
 
     @classmethod
     async def open(
-        cls, disk: Disk, directory: str, config: LogConfig, now_wall_ms: int
+        cls,
+        disk: Disk,
+        directory: str,
+        config: LogConfig,
+        now_wall_ms: int,
+        synced: SyncedEnd = NOTHING_SYNCED,
     ) -> PartitionLog:
-        """The log in `directory`, recovered. Raises DiskFault when it cannot be used; `damage`
-        names what was lost.
+        """The log in `directory`, recovered; what lies below `synced` is known to have been synced.
+        Raises DiskFault when it cannot be used; `damage` names what was lost.
         """
         identity = read_identity(disk, directory)
         found = await recover(
@@ -134,22 +140,13 @@ class PartitionLog:
             index_interval_bytes=config.index_spacing_bytes,
             producer_expiration_ms=config.producer_id_expiration_ms,
             now_wall_ms=now_wall_ms,
+            synced=synced,
         )
         is_changed = found.needs_segment or found.scanned_bytes > 0 or bool(found.damage)
         if found.needs_segment:
             found.segments.append(await rolling.create_segment(disk, directory, found.next_offset))
         log = cls(disk, directory, identity, config, found, now_wall_ms)
-        if found.has_new_ranges:
-            await store(log)
-        if found.has_failed_sync:
-            await disk.unlink(f"{directory}/{names.SYNC_FAILED}")
-        if is_changed or found.snapshot is None:
-            try:
-                await log.checkpoint()
-            except DiskFull:
-                log.damage.append(
-                    f"{directory}: no space for a checkpoint: the next start scans more"
-                )
+        await settle_opening(log, found, is_changed=is_changed)
         return log
 
     def configure(self, config: LogConfig) -> None:
@@ -547,7 +544,7 @@ class PartitionLog:
     @property
     def synced_end_offset(self) -> int:
         """What is below it survives a loss of power."""
-        return min(self.checkpoints.synced_end_offset, self.written_end_offset)
+        return min(self.checkpoints.synced.offset, self.written_end_offset)
 
     async def sync(self) -> int:
         """Make everything written so far durable; the end offset that is durable now.

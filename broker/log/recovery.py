@@ -2,10 +2,11 @@
 
 Not here: appending, reading. After a clean stop nothing is scanned: the newest whole snapshot names
 the end. Otherwise the log is scanned from that snapshot (which was taken after a sync) to the first
-byte that is not a batch; a torn tail is cut off. After a failed sync it is written anew: the system
-counts it as written although the device has not got it. What was valid but lies behind damage is
-kept aside as `*.damaged` and named in `damage`, never deleted. Without any snapshot everything is
-scanned, and segments behind a damaged one are kept: they had been rolled over.
+byte that is not a batch. Below the end that is known to have been synced (`synced_ends`) this is
+damage: it is named, and all behind it stays. Beyond it is a torn tail, which is cut off; what was
+valid there is kept aside as `*.damaged`. After a failed sync the tail is written anew: the system
+counts it as written although the device has not got it. Without any snapshot everything is scanned,
+and segments behind a damaged one are kept: they had been rolled over.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ from typing import Final
 
 from broker.log import names
 from broker.log.damage import DamagedRange, merged
+from broker.log.epoch_watch import EpochWatch
 from broker.log.epochs import LeaderEpochs, decode_epochs
 from broker.log.index import SegmentIndex, Times
 from broker.log.producers import ProducerBatch, ProducerStates, last_sequence_of
-from broker.log.scan import has_batch_behind, scan
+from broker.log.scan import ScanEnd, has_batch_behind, scan
 from broker.log.segment import Segment, read_indexes
 from broker.log.snapshot import Snapshot, decode_snapshot
 from broker.log.survey import Extent, describe, load_ranges, measure, scan_across
+from broker.log.synced_ends import NOTHING_SYNCED, SyncedEnd
 from broker.model import INT64_MAX
 from broker.ports import Disk, DiskFault
 from broker.records.batch import LOG_APPEND_TIME_BIT, BatchHeader
@@ -45,6 +48,8 @@ class Recovered:
     snapshot: Snapshot | None
     producers: ProducerStates
     epochs: LeaderEpochs
+    synced: SyncedEnd = NOTHING_SYNCED
+    """The end that is known to have been synced before the stop."""
     damage: list[str] = field(default_factory=list)
     scanned_bytes: int = 0
     has_failed_sync: bool = False
@@ -70,9 +75,10 @@ async def recover(
     index_interval_bytes: int,
     producer_expiration_ms: int,
     now_wall_ms: int,
+    synced: SyncedEnd = NOTHING_SYNCED,
 ) -> Recovered:
-    """The state of the log in `directory`. Raises DiskFault when the disk fails; damage is repaired
-    and named.
+    """The state of the log in `directory`; `synced` is what is known beside it. Raises DiskFault
+    when the disk fails; damage is repaired and named.
     """
     entries = disk.list_directory(directory)
     listing = names.sort_out(entries)
@@ -87,6 +93,7 @@ async def recover(
     if snapshot is not None:
         producers.entries = dict(snapshot.producers)
     recovered = Recovered(segments, 0, 0, snapshot, producers, _read_epochs(disk, directory))
+    recovered.synced = synced if snapshot is None else max(synced, snapshot.synced_end)
     recovered.snapshot_offsets = listing.snapshots
     recovered.has_failed_sync = names.SYNC_FAILED in entries
     try:
@@ -116,9 +123,13 @@ class _Recovery:
         while place < len(found.segments):
             segment = found.segments[place]
             lost = segment.base_offset - next_offset
-            if not position and (lost < 0 or (lost > 0 and is_trusted)):
-                await self._set_aside(place, next_offset)
-                break
+            if not position and lost:
+                is_unsynced = is_trusted and segment.base_offset > found.synced.segment_base
+                if lost < 0 or is_unsynced:
+                    await self._set_aside(place, next_offset)
+                    break
+                if is_trusted:
+                    self._note_lost(found.segments[place - 1], next_offset, segment.base_offset)
             next_offset = max(next_offset, segment.base_offset)
             next_offset = await self._recover_segment(segment, position, next_offset, place)
             position = 0
@@ -162,12 +173,20 @@ class _Recovery:
             segment, self.interval, self.now_wall_ms, found.producers, found.epochs
         )
         is_last = place == len(found.segments) - 1
-        end = await scan(segment, position, next_offset, visitor.visit, is_gapless=self.is_trusted)
-        while end.reason is not None and not is_last and not self.is_trusted:
-            extent = Extent(segment.size, found.segments[place + 1].base_offset, is_gapless=False)
-            broken = await measure(segment, end.position, end.next_offset, end.reason, extent)
+        end = ScanEnd(position, next_offset, None)
+        extent = self._synced_part(place)
+        while end.position < extent.size:
+            end = await scan(
+                segment, *end[:2], visitor.visit, end=extent.size, is_gapless=self.is_trusted
+            )
+            if end.reason is not None:
+                broken = await measure(segment, end.position, end.next_offset, end.reason, extent)
+                self._note(segment, broken)
+                end = ScanEnd(broken.end_position, broken.end_offset, None)
+        end = await scan(segment, *end[:2], visitor.visit, is_gapless=self.is_trusted)
+        assert visitor.watch is not None, "it was given epochs"
+        for broken in visitor.watch.broken:
             self._note(segment, broken)
-            end = await scan(segment, broken.end_position, broken.end_offset, visitor.visit)
         found.scanned_bytes += end.position - position
         segment.unchecked_below = position
         if end.reason is not None:
@@ -179,6 +198,22 @@ class _Recovery:
             segment.index = None
             segment.close_file()
         return end.next_offset
+
+    def _synced_part(self, place: int) -> Extent:
+        """What of a segment was synced: what is broken there was not torn."""
+        found = self.found
+        segment, behind = found.segments[place], found.segments[place + 1 :]
+        offset, base, position = found.synced
+        if behind and (not self.is_trusted or segment.base_offset < base):
+            return Extent(segment.size, behind[0].base_offset, is_gapless=False)
+        if segment.base_offset < base:
+            position = segment.size
+        elif segment.base_offset > base:
+            offset, position = segment.base_offset, 0
+        known = segment.damaged[-1] if segment.damaged else None  # somebody met it before the stop
+        if known is not None and known.end_position > position:
+            offset, position = known.end_offset, known.end_position
+        return Extent(min(position, segment.size), offset, is_gapless=False)
 
     async def _load_below(self, segment: Segment, position: int) -> None:
         """The index and times of the trusted part of the snapshot's segment, from its files or by
@@ -208,6 +243,11 @@ class _Recovery:
             self.found.has_new_ranges = True
         self.found.damage.append(describe(segment, broken))
 
+    def _note_lost(self, segment: Segment, offset: int, end_offset: int) -> None:
+        """What was synced behind the end of a segment's file is gone."""
+        reason = "the file is shorter than what was synced"
+        self._note(segment, DamagedRange(segment.size, segment.size, offset, end_offset, reason))
+
     async def _cut(self, segment: Segment, position: int, next_offset: int, reason: str) -> None:
         """Cut the segment at `position`; when whole batches follow, keep the cut bytes aside and
         name the damage.
@@ -231,6 +271,7 @@ class _Recovery:
         """
         found = self.found
         for segment in found.segments[place:]:
+            found.has_new_ranges |= bool(segment.damaged)  # another may get its name
             segment.close_file()
             if not segment.size:
                 await segment.disk.unlink(segment.path())
@@ -244,25 +285,19 @@ class _Recovery:
         del found.segments[place:]
 
     def _settle(self, next_offset: int) -> None:
-        """The log never ends below what a snapshot knows to have existed: offsets are not given out
+        """The log never ends below what is known to have existed: offsets are not given out
         twice.
         """
         found = self.found
-        snapshot = found.snapshot
+        snapshot, synced_offset = found.snapshot, found.synced.offset
         disk_start = found.segments[0].base_offset if found.segments else 0
-        found.needs_segment = not found.segments
+        found.needs_segment = not found.segments or next_offset < synced_offset
+        if next_offset < synced_offset and found.segments:
+            self._note_lost(found.segments[-1], next_offset, synced_offset)
+        found.next_offset = next_offset = max(next_offset, synced_offset)
+        found.log_start_offset = disk_start
         if snapshot is not None:
-            if next_offset < snapshot.offset and found.segments:
-                last = found.segments[-1]
-                reason = "the file is shorter than what was synced"
-                lost = DamagedRange(last.size, last.size, next_offset, snapshot.offset, reason)
-                self._note(last, lost)
-            found.needs_segment |= next_offset < snapshot.offset
-            next_offset = max(next_offset, snapshot.offset)
             found.log_start_offset = min(max(snapshot.log_start_offset, disk_start), next_offset)
-        else:
-            found.log_start_offset = disk_start
-        found.next_offset = next_offset
         found.epochs.truncate_to_offset(next_offset)
 
 
@@ -286,7 +321,7 @@ class IndexVisitor:
         self.interval = interval
         self.append_time = append_time
         self.producers = producers
-        self.epochs = epochs
+        self.watch = None if epochs is None else EpochWatch(epochs)
         self.likely_time = 0 if segment.times is None else max(0, segment.times.last_append_time)
 
     def visit(self, header: BatchHeader, position: int) -> None:
@@ -303,8 +338,8 @@ class IndexVisitor:
         segment.times = Times(
             self.likely_time if first < 0 else first, append_time, max(latest, header.max_timestamp)
         )
-        if self.epochs is not None and header.partition_leader_epoch > self.epochs.latest:
-            self.epochs.begin(header.partition_leader_epoch, header.base_offset)
+        if self.watch is not None:
+            self.watch.visit(header, position)
         if self.producers is not None and header.producer_id >= 0 and header.base_sequence >= 0:
             batch = ProducerBatch(
                 header.base_sequence,

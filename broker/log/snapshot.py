@@ -20,6 +20,7 @@ from crc32c import crc32c
 
 from broker.log.index import Times
 from broker.log.producers import ProducerBatch, ProducerEntry
+from broker.log.synced_ends import SyncedEnd
 
 _VERSION: Final = 1
 _HEADER: Final = Struct(">4sHHqqqqqqqqI")
@@ -40,6 +41,11 @@ class Snapshot(NamedTuple):
     times: Times
     cleaned_end_offset: int
     producers: dict[int, ProducerEntry]
+
+    @property
+    def synced_end(self) -> SyncedEnd:
+        """Up to where the log was synced before the snapshot was written."""
+        return SyncedEnd(self.offset, self.segment_base, self.position)
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:

@@ -52,6 +52,7 @@ from broker.server.scrubbing import Scrubbing
 from broker.server.space import DiskSpace
 from broker.server.startup import StartupError
 from broker.server.storage import prepare_directories
+from broker.server.synced_ends import SyncedEnds
 from broker.server.syncing import SyncRounds
 from broker.server.turn import Turn
 from broker.server.waiting import Deadline, Deadlines
@@ -116,6 +117,7 @@ class Broker:
         self.space = DiskSpace(self)
         self.openings = Openings(worker, self.metrics)
         self.sync_rounds = SyncRounds(disk, clock, self.metrics, self.turn)
+        self.synced_ends = SyncedEnds(self)
         self.partitions = PartitionRegistry(self)
         self.catalog = Catalog(self)
         self.groups = GroupCoordinator(self)
@@ -176,6 +178,7 @@ class Broker:
         await self._claim()
         await prepare_directories(self.disk)
         await self.catalog.load()
+        self.synced_ends.load()
         opened = await self.partitions.open_logs(self.catalog.topics())
         known: dict[tuple[bytes, int], int] = {
             (found.topic.topic_id, found.partition): found.log.latest_epoch
@@ -186,6 +189,7 @@ class Broker:
         await self.partitions.serve(opened)
         self.maintenance.start()
         self.scrubbing.start()
+        self.spawn(self.synced_ends.run())
         self.spawn(self.space.watch())
         self.spawn(watch_loop_lag(self.clock, self.metrics))
         self.spawn(self.connections.sweep_forever())

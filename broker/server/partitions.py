@@ -146,6 +146,7 @@ class PartitionRegistry:
         for partition in gone:
             self._by_name.pop((partition.topic, partition.index), None)
             self._by_id.pop((partition.topic_id, partition.index), None)
+            self._broker.synced_ends.forget(partition.topic_id, partition.index)
             partition.mark_deleted()
         for partition in gone:
             await self._close(partition, is_clean=False)
@@ -206,6 +207,7 @@ class PartitionRegistry:
         )
         if log is not None:
             log.open_segments.make_room = self.close_idle_files
+            self._broker.synced_ends.add(log)
         self._by_name[topic.name, index] = partition
         self._by_id[topic.topic_id, index] = partition
         return partition
@@ -260,6 +262,7 @@ class PartitionRegistry:
             topic=topic.name,
             config=log_config(topic.settings, self._broker.settings),
             now_wall_ms=self._broker.clock.wall_ms(),
+            synced=self._broker.synced_ends.of(topic.topic_id, index),
         )
         for damage in log.damage:
             _log.warning("repaired", partition=f"{topic.name}-{index}", damage=damage)

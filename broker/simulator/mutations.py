@@ -217,7 +217,8 @@ def _open_without_a_sync(original: Any) -> Any:
     async def opened(cls: type[PartitionLog], *args: Any, **kwargs: Any) -> PartitionLog:
         log: PartitionLog = await original.__func__(_WithoutCheckpoint, *args, **kwargs)
         log.__class__ = cls
-        log.checkpoints.synced_end_offset = log.written_end_offset
+        synced = log.checkpoints.synced._replace(offset=log.written_end_offset)
+        log.checkpoints.synced = synced
         return log
 
     return classmethod(opened)

@@ -2,7 +2,8 @@
 
 A change is run once on the simulated disk, which is copied after each of its steps. Every copy then
 loses power in every way that the disk knows (or the process is killed only), is recovered, and must
-keep what the book says. The same is done to the recoveries themselves.
+keep what the book says. The same is done to the recoveries themselves. And each copy is recovered
+once more with a bit flipped in what was synced since the last snapshot.
 """
 
 from __future__ import annotations
@@ -21,10 +22,14 @@ from broker.log.producers import BATCHES_KEPT
 from broker.log.recovery import IndexVisitor
 from broker.log.scan import scan
 from broker.log.segment import Segment
+from broker.log.snapshot import decode_snapshot
+from broker.log.survey import damaged_ranges
+from broker.log.synced_ends import NOTHING_SYNCED, SyncedEnd
+from broker.records.iterate import Record
 from broker.simulator.disk import DiskImage, Kept, PowerCut, SimulatedDisk
 from broker.simulator.inodes import Directory, Inode
 from broker.simulator.loop import SimulatedLoop
-from tests.log.world import DIRECTORY, NOW_MS, TOPIC_ID, append_keyed, read_from
+from tests.log.world import DIRECTORY, FOREVER, NOW_MS, TOPIC_ID, append_keyed, read_from
 
 CUTS: Final = (
     None,  # a kill: all that was written is there, and still not synced
@@ -55,6 +60,8 @@ class Book:
     sequences: dict[int, int] = field(default_factory=dict)
     end: int = 0
     """Everything below was synced, or read after a recovery."""
+    synced: SyncedEnd = NOTHING_SYNCED
+    """As it is kept beside the log."""
     start_min: int = 0
     """The log start that was answered; one that was only asked for may come and go."""
     start_max: int = 0
@@ -81,6 +88,7 @@ class Book:
 
     async def sync(self, log: PartitionLog) -> None:
         self.end = max(self.end, await log.sync())
+        self.synced = log.checkpoints.synced
 
     def forget_beyond(self, end: int) -> None:
         """What a crash took is not in the book any more; its offsets may be given out again."""
@@ -119,6 +127,7 @@ class Machine:
         self.random = Random(seed + 1)
         self.recovery_count = 0
         self.moment_count = 0
+        self.flip_count = 0
         self._seen: set[tuple[object, ...]] = set()
 
     def run(self, config: LogConfig, prepare: Change, change: Change) -> None:
@@ -150,7 +159,35 @@ class Machine:
         self.moment_count = len(moments)
         for moment in moments:
             for crashed in self._crashes(moment, CUTS):
+                await self._recover_damaged(crashed)
                 await self._recover_everywhere(crashed)
+
+    async def _recover_damaged(self, crashed: Moment) -> None:
+        """With a bit flipped below the synced end, behind every snapshot: one record is refused."""
+        image, book = self._clone(crashed.image), crashed.book.copy()
+        directory = image.find(DIRECTORY)
+        assert isinstance(directory, Directory)
+        begin = _newest_snapshot_end(directory)
+        if book.synced <= begin:
+            return
+        offset, base, position = book.synced
+        inode = directory.entries[names.numbered(base, names.LOG)]
+        assert isinstance(inode, Inode)
+        hit = self.random.randrange(begin.position if begin.segment_base == base else 0, position)
+        inode.content[hit] ^= 1 << self.random.randrange(8)
+        inode.synced = inode.content[:]
+        self.flip_count += 1
+        log = await self._open(image, book)
+        ranges = damaged_ranges(log)
+        refused = {n for found in ranges for n in range(found.offset, found.end_offset)}
+        assert len(refused) <= 1, ranges  # none when it hit the epoch, which no start checks
+        assert log.log_end_offset >= offset
+        expected = set(range(log.log_start_offset, book.end)) - refused
+        if not book.config.is_compacted:
+            offsets: set[int] = set()
+            for first in (log.log_start_offset, *(found.end_offset for found in ranges)):
+                offsets |= {each.offset for each in await read_up_to_damage(log, first)}
+            assert expected <= offsets
 
     async def _recover_everywhere(self, crashed: Moment) -> None:
         """Recover; crash after each step of it, too, and recover from that."""
@@ -192,7 +229,9 @@ class Machine:
 
     async def _open(self, image: DiskImage, book: Book) -> PartitionLog:
         self.recovery_count += 1
-        return await PartitionLog.open(self._disk(image), DIRECTORY, book.config, NOW_MS)
+        return await PartitionLog.open(
+            self._disk(image), DIRECTORY, book.config, NOW_MS, book.synced
+        )
 
 
 async def check(log: PartitionLog, book: Book) -> None:
@@ -239,6 +278,21 @@ async def _check_index(log: PartitionLog, segment: Segment) -> None:
     assert draft.index.positions == index.positions
     assert draft.index.relative_offsets == index.relative_offsets
     assert draft.index.max_timestamps == index.max_timestamps
+
+
+def _newest_snapshot_end(directory: Directory) -> SyncedEnd:
+    end = NOTHING_SYNCED
+    for offset in names.sort_out(sorted(directory.entries)).snapshots:
+        node = directory.entries[names.numbered(offset, names.SNAPSHOT)]
+        snapshot = decode_snapshot(bytes(node.content)) if isinstance(node, Inode) else None
+        end = end if snapshot is None else max(end, snapshot.synced_end)
+    return end
+
+
+async def read_up_to_damage(log: PartitionLog, offset: int) -> list[Record]:
+    """Every record from `offset` on, up to the first that is refused."""
+    ends = [found.offset for found in damaged_ranges(log) if found.offset >= offset]
+    return await read_from(log, offset, end_offset=min(ends, default=FOREVER))
 
 
 def _kept_aside(log: PartitionLog) -> list[str]:

@@ -95,3 +95,4 @@ def test_a_crash_after_any_step_and_after_any_step_of_its_recovery_loses_nothing
     machine.run(config, prepare, change)
     assert machine.moment_count > 5
     assert machine.recovery_count > 500
+    assert machine.flip_count > 5

@@ -165,13 +165,15 @@ def append_keyed(
     return result
 
 
-async def read_from(log: PartitionLog, offset: int, max_bytes: int = 300) -> list[Record]:
+async def read_from(
+    log: PartitionLog, offset: int, max_bytes: int = 300, *, end_offset: int = FOREVER
+) -> list[Record]:
     """Every record from `offset` on, read as a consumer does: warm, else cold."""
     records: list[Record] = []
-    while offset < log.written_end_offset:
-        result = log.read(offset, max_bytes, FOREVER, at_least_one=True)
+    while offset < min(end_offset, log.written_end_offset):
+        result = log.read(offset, max_bytes, end_offset, at_least_one=True)
         if result is None:
-            result = await log.read_cold(offset, max_bytes, FOREVER, at_least_one=True)
+            result = await log.read_cold(offset, max_bytes, end_offset, at_least_one=True)
         if result.next_offset == offset:
             break
         for batch in iterate_batches(result.records):
