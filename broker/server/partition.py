@@ -34,6 +34,7 @@ from broker.server.acks import ACKS_ALL, Ack, OnDone, WaitingAcks, fail_acks
 from broker.server.delivery import DeliveryWindow, WindowHost, has_window
 from broker.server.limits import LogLines
 from broker.server.log_settings import intake_of
+from broker.server.topic_metrics import TopicMetrics
 from broker.server.turn import Turn
 from broker.server.waiting import Deadline
 
@@ -313,7 +314,7 @@ class Partition:
                 )
             if log.offline_reason:  # what was written could not be cut off again
                 self.take_offline(log.offline_reason)
-            fail_acks(staged, ErrorCode.KAFKA_STORAGE_ERROR)
+            self._settle_early(log, leader, staged)
             return
         except DiskFault as fault:
             self.take_offline(str(fault))
@@ -347,6 +348,17 @@ class Partition:
         self.topic_metrics.bytes_in.value += size
         self.topic_metrics.records_in.value += end_offset - leader.written_end_offset
         return leader.on_written(end_offset)
+
+    def _settle_early(self, log: PartitionLog, leader: PartitionLeader, staged: list[Ack]) -> None:
+        """The disk was full; what a roll or a checkpoint had written before that, of the same turn,
+        counts.
+        """
+        end_offset = -1 if self.offline_reason is not None else log.written_end_offset
+        fail_acks([ack for ack in staged if ack[0] > end_offset], ErrorCode.KAFKA_STORAGE_ERROR)
+        if end_offset >= 0:
+            self._carry_out(leader.on_written(end_offset), 0)
+            self._settle_acks(leader, [ack for ack in staged if ack[0] <= end_offset])
+            self._sync_soon(leader)
 
     # syncing
 
@@ -457,6 +469,8 @@ class Partition:
             self._around.metrics.disk_faults_total.add(1, kind="full")
             raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{fault.summary}: {fault}") from fault
         except (DiskFault, FileNotFoundError, Refusal) as fault:
+            if isinstance(fault, Refusal) and not log.offline_reason:
+                raise  # it could not be stored this time
             self.take_offline(str(fault))  # or it was deleted meanwhile
             raise Refusal(self._offline_code, OFFLINE_MESSAGE) from fault
         self.check_log_start()
@@ -569,28 +583,3 @@ class Partition:
     def _dismiss(self, error: ErrorCode) -> None:
         self._acks.fail(error)
         self._look_again()
-
-
-class TopicMetrics:
-    """The data metrics of one topic, bound once; those of reads are the broker's."""
-
-    __slots__ = (
-        "bytes_in",
-        "bytes_out",
-        "cold_read_bytes",
-        "cold_reads",
-        "records_in",
-        "records_out",
-        "warm_read_bytes",
-        "warm_reads",
-    )
-
-    def __init__(self, metrics: Metrics, topic: str) -> None:
-        self.records_in = metrics.records_in_total.labels(topic=topic)
-        self.bytes_in = metrics.bytes_in_total.labels(topic=topic)
-        self.records_out = metrics.records_out_total.labels(topic=topic)
-        self.bytes_out = metrics.bytes_out_total.labels(topic=topic)
-        self.warm_reads = metrics.fetch_reads_total.labels(source="page_cache")
-        self.warm_read_bytes = metrics.fetch_read_bytes_total.labels(source="page_cache")
-        self.cold_reads = metrics.fetch_reads_total.labels(source="device")
-        self.cold_read_bytes = metrics.fetch_read_bytes_total.labels(source="device")

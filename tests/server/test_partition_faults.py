@@ -1,0 +1,68 @@
+"""What a partition makes of a disk that refuses in the middle of a turn, in a simulated broker."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.errors import ErrorCode, Refusal
+from broker.server.partition import Partition
+from tests.server.group_world import TOPIC, Cluster, simulate
+
+RECORDS = [(b"k", b"v" * 50)]
+
+
+def partition_of(cluster: Cluster) -> Partition:
+    found = cluster.broker.partitions.get(TOPIC, 0)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("durability", ["fsync", "replicated"])
+def test_what_a_roll_wrote_before_the_disk_was_full_counts_and_the_partition_stays(
+    durability: str,
+) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.prepare()
+        partition = partition_of(cluster)
+        faults = cluster.host.image.faults
+        answers: dict[int, ErrorCode] = {}
+
+        def append() -> int:
+            offset = partition.log.log_end_offset
+            partition.append_records(RECORDS, lambda code: answers.__setitem__(offset, code))
+            return offset
+
+        written = append()
+        partition.log.flush_early()  # as a roll does that takes over in the middle of the turn
+        faults.is_full = True
+        refused = append()
+        partition.flush()
+        faults.is_full = False
+        assert answers[refused] == ErrorCode.KAFKA_STORAGE_ERROR
+        await cluster.until(lambda: written in answers)
+        assert answers[written] == ErrorCode.NONE
+        assert append() == written + 1
+        await cluster.until(lambda: len(answers) == 2 and answers[refused] == ErrorCode.NONE)
+        assert partition.offline_reason is None
+        assert partition.high_watermark == written + 2
+
+    simulate(scenario, {"hermes.durability": durability})
+
+
+def test_a_log_start_that_cannot_be_stored_is_refused_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.prepare()
+        partition = partition_of(cluster)
+        answers: list[ErrorCode] = []
+        partition.append_records(RECORDS, answers.append)
+        await cluster.until(lambda: answers == [ErrorCode.NONE])
+        with monkeypatch.context() as others_come_first:
+            others_come_first.setattr("broker.log.retention.CHECKPOINT_ATTEMPTS_MAX", 0)
+            with pytest.raises(Refusal, match="could not be stored: try again"):
+                await partition.delete_records(1)
+        assert partition.offline_reason is None
+        assert await partition.delete_records(1) == 1
+
+    simulate(scenario)
