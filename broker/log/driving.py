@@ -8,6 +8,7 @@ was appended: from then on the segment's bytes are checked before they are retur
 from __future__ import annotations
 
 from collections.abc import Generator
+from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from broker.errors import ErrorCode, Refusal
@@ -16,16 +17,65 @@ from broker.log.reach import Want
 from broker.log.reading import ReadResult
 from broker.log.survey import survey
 from broker.ports import DiskFault, NoDescriptor
+from broker.records.batch import HEADER_BYTES, MAGIC
 
 if TYPE_CHECKING:
     from broker.log.partition_log import PartitionLog
 
 READ_ATTEMPTS_MAX: Final = 4
 """How often a read begins again because a segment was replaced under it, or damage was met."""
+_FIRST: Final = Struct(">qiiB")
+"""Base offset, length, leader epoch and magic of a batch."""
+_new: Final = tuple.__new__  # what a NamedTuple's constructor calls, without its Python frame
+
+
+def read(
+    log: PartitionLog, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool
+) -> ReadResult | None:
+    """As `PartitionLog.read`."""
+    found = read_on(log, offset, max_bytes, end_offset)
+    if found is not None:
+        return found
+    return read_warm(log, log.plan(offset, max_bytes, end_offset, at_least_one=at_least_one))
+
+
+def read_on(log: PartitionLog, offset: int, max_bytes: int, end_offset: int) -> ReadResult | None:
+    """What `read_warm` would give a reader that goes on where one ended before and takes all there
+    is: both places are known, so nothing is looked for. None for every other read, and for one
+    that meets anything unusual.
+    """
+    places, active, end = log.positions.places, log.active, log.written_end_offset
+    start, stop = places.get(offset), None
+    if end_offset < end:
+        stop, end = places.get(end_offset), end_offset
+    elif log.log_end_offset == end:  # else the segment's size counts what is staged
+        stop = active, active.size
+    if start is None or stop is None or log.offline_reason or offset < log.log_start_offset:
+        return None
+    segment, position = start
+    size = stop[1] - position
+    if (
+        not (segment is active is stop[0])
+        or segment.damaged
+        or position < segment.unchecked_below
+        or not HEADER_BYTES <= size <= max_bytes
+    ):
+        return None
+    try:
+        content = segment.file().read(position, size)
+    except (DiskFault, FileNotFoundError):
+        return None  # the usual way says so
+    if content is None or len(content) < size:
+        return None
+    first, _, _, magic = _FIRST.unpack_from(content)
+    if first != offset or magic != MAGIC:
+        return None
+    log.positions.remember(end, segment, stop[1])
+    return _new(ReadResult, (memoryview(content), end))
 
 
 def read_warm(log: PartitionLog, plan: Generator[Want, bytes, ReadResult]) -> ReadResult | None:
-    """As `PartitionLog.read`."""
+    """What `plan` gives without waiting; None when it would have to."""
     try:
         want = next(plan)
         while want.size and (want.segment is log.active or want.segment.is_open):

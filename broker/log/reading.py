@@ -39,29 +39,29 @@ class ReadResult(NamedTuple):
 
 
 class PositionCache:
-    """offset → (segment, position) for offsets at which a read ended."""
+    """offset → (segment, position) for offsets at which a read ended, or a sync began."""
 
-    __slots__ = ("_places",)
+    __slots__ = ("places",)
 
     def __init__(self) -> None:
-        self._places: dict[int, tuple[Segment, int]] = {}
+        self.places: dict[int, tuple[Segment, int]] = {}
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self.places)
 
     def find(self, offset: int) -> tuple[Segment, int] | None:
         """Where the batch at `offset` begins, when known."""
-        return self._places.get(offset)
+        return self.places.get(offset)
 
     def remember(self, offset: int, segment: Segment, position: int) -> None:
         """The oldest memory goes when there are too many."""
-        if offset not in self._places and len(self._places) >= POSITIONS_CACHED_MAX:
-            del self._places[next(iter(self._places))]
-        self._places[offset] = (segment, position)
+        if offset not in self.places and len(self.places) >= POSITIONS_CACHED_MAX:
+            del self.places[next(iter(self.places))]
+        self.places[offset] = (segment, position)
 
     def clear(self) -> None:
         """After segments were replaced or cut."""
-        self._places.clear()
+        self.places.clear()
 
 
 def plan_read(

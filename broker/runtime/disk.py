@@ -67,7 +67,7 @@ class SystemDisk:
         self._device = os.fstat(root_descriptor).st_dev
         self.has_sync_all = has_honest_syncfs()
         self._temporary_numbers = count()
-        self._scratch = bytearray(WARM_READ_BYTES)
+        self.scratch = memoryview(bytearray(WARM_READ_BYTES))
         self._lock: DirectoryLock | None = None
 
     def lock(self) -> None:
@@ -186,7 +186,7 @@ class SystemDisk:
     def read_warm(self, path: str, descriptor: int, position: int, size: int) -> bytes | None:
         """`DiskFile.read` for a descriptor."""
         try:
-            return _read_nowait(descriptor, position, size, self._scratch)
+            return _read_nowait(descriptor, position, size, self.scratch)
         except OSError as error:
             raise _fault(path, error) from error
 
@@ -249,6 +249,16 @@ class SystemFile:
             self._size = max(self._size, position + done)
 
     def read(self, position: int, size: int) -> bytes | None:
+        if size <= WARM_READ_BYTES and _nowait.is_supported:  # the usual case, in one frame
+            view = self._disk.scratch[:size]
+            try:
+                read = os.preadv(self._descriptor, (view,), position, _RWF_NOWAIT)
+            except BlockingIOError:
+                return None
+            except OSError:
+                read = -1
+            if read == size:
+                return bytes(view)
         return self._disk.read_warm(self._path, self._descriptor, position, size)
 
     async def read_cold(self, position: int, size: int) -> bytes:
@@ -396,28 +406,27 @@ def _fault(path: str, error: OSError) -> DiskFault:
     return DiskFault(path, reason)
 
 
-def _read_nowait(descriptor: int, position: int, size: int, scratch: bytearray) -> bytes | None:
-    """What the page cache has; None when a part of it is not there."""
+def _read_nowait(descriptor: int, position: int, size: int, view: memoryview) -> bytes | None:
+    """What the page cache has, through `view`; None when a part of it is not there."""
     if not _nowait.is_supported:
         return os.pread(descriptor, size, position)
     parts: list[bytes] = []
     done = 0
-    with memoryview(scratch) as view:
-        while done < size:
-            step = min(len(view), size - done)
-            try:
-                read = os.preadv(descriptor, [view[:step]], position + done, _RWF_NOWAIT)
-            except BlockingIOError:
-                return None
-            except OSError as error:
-                if error.errno not in _NO_NOWAIT:
-                    raise
-                _nowait.is_supported = False
-                return os.pread(descriptor, size, position)
-            parts.append(bytes(view[:read]))
-            done += read
-            if read < step:
-                break
+    while done < size:
+        step = min(len(view), size - done)
+        try:
+            read = os.preadv(descriptor, (view[:step],), position + done, _RWF_NOWAIT)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno not in _NO_NOWAIT:
+                raise
+            _nowait.is_supported = False
+            return os.pread(descriptor, size, position)
+        parts.append(bytes(view[:read]))
+        done += read
+        if read < step:
+            break
     if done < size and position + done < os.fstat(descriptor).st_size:
         return None  # short of the file's end: the rest is on the device
     return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from broker.server.partitions import PartitionRegistry
 
 _NO_TAGS: Final = b"\0"
+_NO_RECORDS: Final = memoryview(b"")
+_new: Final = tuple.__new__  # what a NamedTuple's constructor calls, without its Python frame
 
 
 class Answer(NamedTuple):
@@ -62,6 +64,43 @@ def is_quiet(partitions: PartitionRegistry, wanted: Wanted) -> bool:
         and partition.offline_reason is None
         and wanted.current_leader_epoch in (-1, partition.leader_epoch)
         and wanted.last_fetched_epoch in (-1, partition.leader_epoch)
+    )
+
+
+def find(
+    partitions: PartitionRegistry, wanted: Wanted, room: int, *, at_least_one: bool
+) -> Answer | None:
+    """What `look_up` and `read` find in almost every partition, in one step: a reader in its bounds
+    of a partition that serves all it has, with records at once or none. None for any other.
+    """
+    partition = partitions.find(wanted.topic, wanted.index)
+    if partition is None or partition.offline_reason is not None or partition.window is not None:
+        return None
+    epoch = partition.leader_epoch
+    offset, high_watermark = wanted.fetch_offset, partition.high_watermark
+    if (
+        offset > high_watermark
+        or wanted.current_leader_epoch not in (-1, epoch)
+        or (wanted.last_fetched_epoch != epoch and wanted.last_fetched_epoch >= 0)
+    ):
+        return None
+    start = partition.log_start_offset
+    records, next_offset = _NO_RECORDS, offset
+    if offset < high_watermark and (room > 0 or at_least_one):
+        size = min(wanted.max_bytes, room)
+        try:
+            result = partition.read(offset, max(size, 0), high_watermark, at_least_one=at_least_one)
+        except Refusal:
+            return None
+        if result is None:
+            return None
+        records, next_offset = result
+        metrics = partition.topic_metrics
+        metrics.warm_reads.value += 1
+        metrics.warm_read_bytes.value += len(records)
+    return _new(
+        Answer,
+        (wanted, partition, 0, high_watermark, start, records, next_offset, _NO_TAGS, False),
     )
 
 
@@ -239,22 +278,20 @@ def news(answer: Answer) -> tuple[Wanted, int, int, int, int]:
 
 def count(answer: Answer) -> None:
     """Count the records and bytes that leave."""
-    assert answer.partition is not None, "only what was read is counted"
-    if len(answer.records):
+    size = len(answer.records)
+    if size:
+        assert answer.partition is not None, "only what was read is counted"
         metrics = answer.partition.topic_metrics
         first = max(answer.wanted.fetch_offset, answer.log_start_offset)
         metrics.records_out.value += max(0, answer.next_offset - first)
-        metrics.bytes_out.value += len(answer.records)
+        metrics.bytes_out.value += size
 
 
 def fetched(answer: Answer) -> FetchedPartition:
     """The answer as the codec takes it; without transactions the stable offset is the watermark."""
-    return FetchedPartition(
-        answer.wanted.index,
-        answer.error_code,
-        answer.high_watermark,
-        answer.high_watermark,
-        answer.log_start_offset,
-        [answer.records] if len(answer.records) else [],
-        answer.tags,
+    wanted, _, error_code, high_watermark, log_start_offset, records, _, tags, _ = answer
+    pieces = (records,) if len(records) else ()
+    return _new(
+        FetchedPartition,
+        (wanted.index, error_code, high_watermark, high_watermark, log_start_offset, pieces, tags),
     )

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from broker.errors import ErrorCode, Refusal
 from broker.model import INT32_MAX
 from broker.ports import IdSource
-from broker.wire.messages.fetch import FetchRequest
+from broker.wire.fast_fetch_request import FetchParts, FetchWant
 
 NO_SESSION: Final = 0
 FINAL_EPOCH: Final = -1
@@ -47,23 +47,16 @@ class Wanted:
         "topic",
     )
 
-    def __init__(
-        self,
-        topic: str | bytes,
-        index: int,
-        fetch_offset: int,
-        max_bytes: int,
-        current_leader_epoch: int,
-        last_fetched_epoch: int,
-    ) -> None:
+    def __init__(self, topic: str | bytes, want: FetchWant) -> None:
         self.topic = topic
-        self.index = index
-        self.fetch_offset = fetch_offset
-        self.max_bytes = max_bytes
-        self.current_leader_epoch = current_leader_epoch
-        self.last_fetched_epoch = last_fetched_epoch
-        self.sent_high_watermark = -1
-        self.sent_log_start_offset = -1
+        self.sent_high_watermark = self.sent_log_start_offset = -1
+        (
+            self.index,
+            self.current_leader_epoch,
+            self.fetch_offset,
+            self.last_fetched_epoch,
+            self.max_bytes,
+        ) = want
 
 
 class FetchSession:
@@ -105,7 +98,7 @@ class FetchSessions:
 
     def plan(
         self,
-        request: FetchRequest,
+        request: FetchParts,
         *,
         uses_ids: bool,
         now_ms: float,
@@ -117,7 +110,7 @@ class FetchSessions:
         """
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self._end(request.session_id)
-            partitions = _named(request, uses_ids=uses_ids)
+            partitions = _named(request)
             session = None
             if request.session_epoch == INITIAL_EPOCH and partitions:
                 session = self._begin(
@@ -137,7 +130,7 @@ class FetchSessions:
             session.id, list(session.partitions.values()), session, is_incremental=True
         )
 
-    def _go_on(self, request: FetchRequest, *, uses_ids: bool, now_ms: float) -> FetchSession:
+    def _go_on(self, request: FetchParts, *, uses_ids: bool, now_ms: float) -> FetchSession:
         session = self._sessions.get(request.session_id)
         if session is None:
             raise Refusal(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -146,7 +139,7 @@ class FetchSessions:
         if uses_ids != session.uses_ids:
             raise Refusal(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         count_before = len(session.partitions)
-        _update(session, request, uses_ids=uses_ids)
+        _update(session, request)
         self._partition_count += len(session.partitions) - count_before
         if (
             self._partition_count > SESSION_PARTITIONS_MAX
@@ -250,33 +243,22 @@ def to_answer(plan: FetchPlan, answered: Iterable[tuple[Wanted, int, int, int, i
     return sent
 
 
-def _named(request: FetchRequest, *, uses_ids: bool) -> dict[WantedKey, Wanted]:
-    found: dict[WantedKey, Wanted] = {}
-    for topic in request.topics:
-        name: str | bytes = topic.topic_id if uses_ids else topic.topic
-        for item in topic.partitions:
-            found[name, item.partition] = Wanted(
-                name,
-                item.partition,
-                item.fetch_offset,
-                item.partition_max_bytes,
-                item.current_leader_epoch,
-                item.last_fetched_epoch,
-            )
-    return found
+def _named(request: FetchParts) -> dict[WantedKey, Wanted]:
+    return {
+        (topic, want[0]): Wanted(topic, want) for topic, wants in request.topics for want in wants
+    }
 
 
-def _update(session: FetchSession, request: FetchRequest, *, uses_ids: bool) -> None:
-    for key, new in _named(request, uses_ids=uses_ids).items():
-        known = session.partitions.get(key)
-        if known is None:
-            session.partitions[key] = new
-            continue
-        known.fetch_offset = new.fetch_offset
-        known.max_bytes = new.max_bytes
-        known.current_leader_epoch = new.current_leader_epoch
-        known.last_fetched_epoch = new.last_fetched_epoch
-    for topic in request.forgotten_topics_data:
-        name: str | bytes = topic.topic_id if uses_ids else topic.topic
-        for index in topic.partitions:
-            session.partitions.pop((name, index), None)
+def _update(session: FetchSession, request: FetchParts) -> None:
+    partitions = session.partitions
+    for topic, wants in request.topics:
+        for want in wants:
+            known = partitions.get((topic, want[0]))
+            if known is None:
+                partitions[topic, want[0]] = Wanted(topic, want)
+                continue
+            _, known.current_leader_epoch, known.fetch_offset, epoch, known.max_bytes = want
+            known.last_fetched_epoch = epoch
+    for topic, indexes in request.forgotten:
+        for index in indexes:
+            partitions.pop((topic, index), None)

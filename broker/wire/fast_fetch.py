@@ -38,6 +38,10 @@ _PREFERRED_REPLICA_FROM: Final = 11
 _TOPIC_IDS_FROM: Final = 13
 
 _INT32: Final = struct.Struct(">i")
+_TWO_BYTES: Final = struct.Struct(">BB").pack
+_TWO_BYTES_FROM: Final = 1 << 7
+_THREE_BYTES_FROM: Final = 1 << 14
+"""Sizes from which a varint takes so many bytes."""
 
 
 def fetch_partition_tags(
@@ -88,10 +92,12 @@ def encode_fetch_response_parts(
             for batch in records:
                 length += len(batch)
             out += pack(*answer[:field_count], *tail)
-            if is_flexible:
-                write_uvarint(out, length + 1)
-            else:
+            if not is_flexible:
                 out += _INT32.pack(length)
+            elif _TWO_BYTES_FROM <= length + 1 < _THREE_BYTES_FROM:  # most batches
+                out += _TWO_BYTES((length + 1) & 0x7F | 0x80, (length + 1) >> 7)
+            else:
+                write_uvarint(out, length + 1)
             if length:
                 parts.append(out)
                 parts.extend(records)

@@ -6,7 +6,7 @@ from broker.errors import ErrorCode, Refusal
 from broker.model import INT32_MAX
 from broker.runtime.ids import SystemIds
 from broker.server.fetch_sessions import FetchPlan, FetchSessions, to_answer
-from broker.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from broker.wire.fast_fetch_request import FetchParts
 
 SLOTS = 2
 EVICTION_MS = 1000
@@ -18,26 +18,23 @@ def request(
     offsets: dict[int, int] | None = None,
     forget: list[int] | None = None,
     leader_epoch: int = -1,
-) -> FetchRequest:
-    partitions = [
-        FetchPartition(
-            partition=index,
-            fetch_offset=offset,
-            partition_max_bytes=100,
-            current_leader_epoch=leader_epoch,
-        )
-        for index, offset in (offsets or {}).items()
-    ]
-    return FetchRequest(
+) -> FetchParts:
+    wants = [(index, leader_epoch, offset, -1, 100) for index, offset in (offsets or {}).items()]
+    return FetchParts(
+        replica_id=-1,
+        max_wait_ms=0,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        isolation_level=0,
         session_id=session_id,
         session_epoch=epoch,
-        topics=[FetchTopic(topic="t", partitions=partitions)] if partitions else [],
-        forgotten_topics_data=[ForgottenTopic(topic="t", partitions=forget)] if forget else [],
+        topics=[("t", wants)] if wants else [],
+        forgotten=[("t", forget)] if forget else [],
     )
 
 
 def plan(
-    sessions: FetchSessions, wanted: FetchRequest, *, uses_ids: bool = False, now_ms: float = 0
+    sessions: FetchSessions, wanted: FetchParts, *, uses_ids: bool = False, now_ms: float = 0
 ) -> FetchPlan:
     return sessions.plan(
         wanted,

@@ -12,6 +12,7 @@ from broker.wire.fast_fetch import (
     encode_fetch_response_parts,
     fetch_partition_tags,
 )
+from broker.wire.fast_fetch_request import decode_fetch, decode_usual, parts_of
 from broker.wire.fast_produce import (
     ProducedPartition,
     decode_produce,
@@ -21,7 +22,10 @@ from broker.wire.fast_produce import (
 from broker.wire.messages.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
     FetchResponse,
+    FetchTopic,
     LeaderIdAndEpoch,
     PartitionData,
 )
@@ -169,3 +173,85 @@ def test_fetch_response_parts_join_to_the_compiled_encoders_bytes(
 def test_empty_fetch_response_is_one_buffer() -> None:
     (only,) = encode_fetch_response_parts(12, 5, [])
     assert only == frame.encode_response(api.FETCH, 12, 5, FetchResponse())
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+def test_fetch_request_reads_as_the_compiled_decoder_reads_it(version: int) -> None:
+    random = Random(version)
+    for _ in range(60):
+        _assert_reads_alike(version, sample(FetchRequest, version, random))
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+@pytest.mark.parametrize("count", [1, 2, 126, 127, 128, 300])
+def test_fetch_request_of_a_consumer_reads_as_the_compiled_decoder_reads_it(
+    version: int, count: int
+) -> None:
+    for topics in (1, 3):
+        message = _consumer_fetch(version, topics, count)
+        _assert_reads_alike(version, message)
+        body = bytearray(b"head")
+        encoder(FetchRequest, version)(body, message)
+        if version >= 12:
+            assert decode_usual(memoryview(body), 4, version) is not None, "it is the usual one"
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+def test_fetch_request_cut_anywhere_is_malformed(version: int) -> None:
+    body = bytearray()
+    encoder(FetchRequest, version)(body, _consumer_fetch(version, 2, 3))
+    for end in range(len(body)):
+        with pytest.raises(MalformedMessage):
+            decode_fetch(memoryview(body)[:end], 0, version)
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+def test_fetch_request_with_any_byte_changed_reads_as_the_compiled_decoder_reads_it(
+    version: int,
+) -> None:
+    body = bytearray()
+    encoder(FetchRequest, version)(body, _consumer_fetch(version, 2, 2))
+    for position in range(len(body)):
+        for value in (0, 1, 2, 0x7F, 0x80, 0xFF):
+            changed = bytearray(body)
+            changed[position] = value
+            _assert_bytes_read_alike(version, memoryview(changed))
+
+
+def _consumer_fetch(version: int, topics: int, count: int) -> FetchRequest:
+    partitions = [
+        FetchPartition(partition=index, fetch_offset=2**40 + index, partition_max_bytes=1 << 20)
+        for index in range(count)
+    ]
+    if version >= 12:
+        for partition in partitions:
+            partition.current_leader_epoch, partition.last_fetched_epoch = 5, 4
+    request = FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=1 << 20)
+    for index in range(topics):
+        named = {"topic_id": bytes([index + 1]) * 16} if version >= 13 else {"topic": f"t-{index}"}
+        request.topics.append(FetchTopic(partitions=partitions, **named))
+    if version >= 7:
+        request.session_id, request.session_epoch = 77, 3
+    if version >= 11:
+        request.rack_id = "größe"
+    return request
+
+
+def _assert_reads_alike(version: int, message: FetchRequest) -> None:
+    body = bytearray()
+    encoder(FetchRequest, version)(body, message)
+    _assert_bytes_read_alike(version, memoryview(body + b"tail"))
+
+
+def _assert_bytes_read_alike(version: int, view: memoryview) -> None:
+    try:
+        message, _ = decoder(FetchRequest, version)(view, 0)
+    except MalformedMessage:
+        with pytest.raises(MalformedMessage):
+            decode_fetch(view, 0, version)
+        return
+    expected = parts_of(message, uses_ids=version >= 13)
+    found = decode_fetch(view, 0, version)
+    assert found[:7] == expected[:7]
+    assert [(topic, list(wants)) for topic, wants in found.topics] == expected.topics
+    assert list(found.forgotten) == expected.forgotten

@@ -8,9 +8,8 @@ from broker.errors import ErrorCode, Refusal
 from broker.server.fetching import PendingFetch
 from broker.wire.api import FETCH
 from broker.wire.fast_fetch import encode_fetch_response_parts
+from broker.wire.fast_fetch_request import decode_fetch
 from broker.wire.frame import RequestHeader
-from broker.wire.messages.fetch import FetchRequest
-from broker.wire.schema import decoder
 
 if TYPE_CHECKING:
     from broker.server.connection import Connection
@@ -20,7 +19,7 @@ _TOPIC_IDS_FROM: Final = 13
 
 def handle_fetch(connection: Connection, header: RequestHeader, frame: memoryview) -> None:
     """Answer now or park. Raises MalformedMessage."""
-    request, _ = decoder(FetchRequest, header.api_version)(frame, header.body_position)
+    request = decode_fetch(frame, header.body_position, header.api_version)
     broker = connection.broker
     slot = connection.reserve(broker.routes[FETCH].metrics)
     settings = broker.settings
@@ -40,12 +39,8 @@ def handle_fetch(connection: Connection, header: RequestHeader, frame: memoryvie
             )
         )
         return
-    refuse_all = ErrorCode.CLUSTER_AUTHORIZATION_FAILED if _claims_to_be_replica(request) else None
+    # Followers come with replication and its own authentication; a client must not pass for one
+    # (CVE-2018-1288).
+    is_replica = request.replica_id >= 0
+    refuse_all = ErrorCode.CLUSTER_AUTHORIZATION_FAILED if is_replica else None
     PendingFetch(broker, slot, header, request, plan, refuse_all).start()
-
-
-def _claims_to_be_replica(request: FetchRequest) -> bool:
-    """Followers come with replication and its own authentication; a client must not pass for one
-    (CVE-2018-1288).
-    """
-    return request.replica_id >= 0 or request.replica_state.replica_id >= 0
