@@ -164,6 +164,11 @@ class Disk(Protocol):
     async def sync_directory(self, path: str) -> None:
         """Make the names in it durable. Raises FileNotFoundError, DiskFault."""
 
+    async def sync_files(self, files: Sequence[DiskFile]) -> Sequence[DiskFault | None]:
+        """As `DiskFile.sync` of each, side by side in one step off the loop; what each failed
+        with, in their order.
+        """
+
     async def sync_all(self) -> None:
         """What was written to the tree before the call, all its names too, is durable (syncfs).
 

@@ -118,25 +118,36 @@ class Checkpoints:
 
     async def sync(self, log: PartitionLog, mark: SyncMark) -> None:
         """As `PartitionLog.sync_to`."""
+        fault: DiskFault | None = None
         try:
             for segment in mark.segments:
                 if segment is log.active or segment in log.segments:  # else it was deleted
                     await segment.sync()
             if mark.names_changed > self._names_synced:
                 await log.disk.sync_directory(log.directory)
-        except NoDescriptor:
-            raise  # nothing was asked of the device
-        except DiskFull as full:  # as final as any fault: the pages count as written now
-            fault = DiskFault(full.path, f"at a sync: {full.reason}")
-            log.fail_sync(fault)
-            raise fault from full
-        except DiskFault as fault:
-            log.fail_sync(fault)
-            raise
+        except DiskFault as error:
+            fault = error
         except FileNotFoundError as error:
             missing = DiskFault(log.directory, "a segment's file is missing")
             log.go_offline(missing)
             raise missing from error
+        self.settle_sync(log, mark, fault)
+
+    def needs_one_file(self, mark: SyncMark) -> bool:
+        """Whether a sync of the active segment's file is all that `mark` needs."""
+        return len(mark.segments) == 1 and mark.names_changed <= self._names_synced
+
+    def settle_sync(self, log: PartitionLog, mark: SyncMark, fault: DiskFault | None) -> None:
+        """What `mark` names was synced, or `fault` was met. Raises DiskFault, as
+        `PartitionLog.sync_to`.
+        """
+        if isinstance(fault, NoDescriptor):
+            raise fault  # nothing was asked of the device
+        if isinstance(fault, DiskFull):  # as final as any fault: the pages count as written now
+            fault = DiskFault(fault.path, f"at a sync: {fault.reason}")
+        if fault is not None:
+            log.fail_sync(fault)
+            raise fault
         if log.offline_reason:  # another sync failed meanwhile: that this one did not means nothing
             raise DiskFault(log.directory, log.offline_reason)
         self.finish_sync(mark)

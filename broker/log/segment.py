@@ -169,6 +169,16 @@ class Segment:
         finally:
             self._leave()
 
+    def hold(self) -> DiskFile:
+        """The open log file, kept open until `release`. Raises as `file`."""
+        file = self.file()
+        self.users += 1
+        return file
+
+    def release(self) -> None:
+        """Once for each `hold`."""
+        self._leave()
+
     async def sync(self) -> None:
         """`DiskFile.sync` that keeps the descriptor open meanwhile."""
         file = self.file()

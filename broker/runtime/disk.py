@@ -16,15 +16,17 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Final, TypeVar
 
-from broker.ports import Buffer, DiskFault, DiskFull, NoDescriptor
+from broker.ports import Buffer, DiskFault, DiskFile, DiskFull, NoDescriptor
 from broker.runtime.descriptors import descriptor_limit
 from broker.runtime.directory_lock import DirectoryLock
 from broker.runtime.linux import has_honest_syncfs, sync_file_system
 from broker.runtime.outside_reader import FileReader
+from broker.runtime.sync_threads import SyncThreads
 from broker.runtime.writeback import AHEAD_BYTES, Writeback, WritebackThread
 
 READER_THREADS: Final = 4
@@ -62,6 +64,7 @@ class SystemDisk:
         self._readers = ThreadPoolExecutor(READER_THREADS, thread_name_prefix="disk-read")
         self._writers = ThreadPoolExecutor(WRITER_THREADS, thread_name_prefix="disk-write")
         self._syncers = ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="disk-sync")
+        self._rounds = SyncThreads()
         self.writeback = WritebackThread()
         self._root_users = _Users(root_descriptor)
         self._device = os.fstat(root_descriptor).st_dev
@@ -82,6 +85,7 @@ class SystemDisk:
         self._readers.shutdown(wait=False, cancel_futures=True)
         self._writers.shutdown(wait=False, cancel_futures=True)
         self._syncers.shutdown(wait=False, cancel_futures=True)
+        self._rounds.close()
         self.writeback.close()
         self._root_users.close()
         if self._lock is not None:
@@ -141,7 +145,13 @@ class SystemDisk:
         await self.run_write(path, _sync_directory, self._at(path))
 
     async def sync_all(self) -> None:
-        await self.run_sync("", self._root_users.run(sync_file_system))
+        with _mapped(""):
+            await self._rounds.run([partial(self._root_users.call, sync_file_system)])
+
+    async def sync_files(self, files: Sequence[DiskFile]) -> list[DiskFault | None]:
+        own = [file for file in files if isinstance(file, SystemFile)]
+        assert len(own) == len(files), "files of this disk"
+        return await self._rounds.run([file.sync_here for file in own])
 
     async def unlink(self, path: str) -> None:
         await self.run_write(path, _unlink, self._at(path))
@@ -278,6 +288,14 @@ class SystemFile:
     async def sync(self) -> None:
         await self._disk.run_sync(self._path, self._users.run(self._syncs.run))
 
+    def sync_here(self) -> DiskFault | None:
+        """As `sync`, in the calling thread; the fault instead of raising it."""
+        try:
+            self._users.call(self._syncs.run)
+        except OSError as error:
+            return _fault(self._path, error)
+        return None
+
     async def rewrite(self, position: int) -> None:
         await self._disk.run_sync(self._path, self._users.run(_rewrite), position)
 
@@ -348,13 +366,17 @@ class _Users:
         """
 
         def guarded(*arguments: object) -> T:
-            self._enter()
-            try:
-                return function(self._descriptor, *arguments)
-            finally:
-                self._leave()
+            return self.call(function, *arguments)
 
         return guarded
+
+    def call(self, function: Callable[..., T], *arguments: object) -> T:
+        """`run`, at once."""
+        self._enter()
+        try:
+            return function(self._descriptor, *arguments)
+        finally:
+            self._leave()
 
     def _enter(self) -> None:
         with self._guard:

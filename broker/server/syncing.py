@@ -22,7 +22,7 @@ import structlog
 from broker.log.checkpoint import SyncMark
 from broker.log.partition_log import PartitionLog
 from broker.metrics import Metrics
-from broker.ports import Clock, Disk, DiskFault, NoDescriptor
+from broker.ports import Clock, Disk, DiskFault, DiskFile, NoDescriptor
 from broker.server.partition import Partition
 from broker.server.turn import Turn
 
@@ -93,13 +93,52 @@ class SyncRounds:
         can_sync_all = self._may_sync_all and self._disk.has_sync_all
         is_direct = file_count <= DIRECT_FILES_MAX or not can_sync_all
         began_ms = self._clock.monotonic_ms()
-        synced = await (_sync_directly(due) if is_direct else self._sync_whole(due))
+        synced = await (self._sync_directly(due) if is_direct else self._sync_whole(due))
         elapsed_ms = self._clock.monotonic_ms() - began_ms
         metrics, way = self._metrics, DIRECT if is_direct else WHOLE
         metrics.sync_rounds_total.add(1, way=way)
         metrics.synced_files_total.add(file_count, way=way)
         metrics.sync_round_duration_seconds.observe(elapsed_ms / 1000, way=way)
         await self._publish(synced)
+
+    async def _sync_directly(self, due: Sequence[Due]) -> list[Due]:
+        """Those whose files could be synced; the others are offline."""
+        held: list[tuple[Due, DiskFile]] = []
+        others: list[Due] = []
+        for each in due:
+            file = _hold_only_file(each)
+            if file is None:
+                others.append(each)
+            else:
+                held.append((each, file))
+        if not others:
+            return await self._sync_held(held)
+        async with asyncio.TaskGroup() as group:
+            together = group.create_task(self._sync_held(held))
+            alone = [group.create_task(_sync_one(each)) for each in others]
+        return [
+            *together.result(),
+            *(each for each, task in zip(others, alone, strict=True) if task.result()),
+        ]
+
+    async def _sync_held(self, held: Sequence[tuple[Due, DiskFile]]) -> list[Due]:
+        """All of them in one step off the loop."""
+        if not held:
+            return []
+        try:
+            faults = await self._disk.sync_files([file for _, file in held])
+        finally:
+            for each, _ in held:
+                each.mark.segments[0].release()
+        synced = []
+        for (each, _), fault in zip(held, faults, strict=True):
+            try:
+                each.log.checkpoints.settle_sync(each.log, each.mark, fault)
+            except DiskFault as final:
+                each.partition.take_offline(str(final))
+            else:
+                synced.append(each)
+        return synced
 
     async def _sync_whole(self, due: Sequence[Due]) -> list[Due]:
         """All of them by one call; none after a fault."""
@@ -127,13 +166,16 @@ class SyncRounds:
             self._turn.settle()
 
 
-async def _sync_directly(due: Sequence[Due]) -> list[Due]:
-    """Those whose files could be synced; the others are offline."""
-    if len(due) == 1:
-        return [due[0]] if await _sync_one(due[0]) else []
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_sync_one(each)) for each in due]
-    return [each for each, task in zip(due, tasks, strict=True) if task.result()]
+def _hold_only_file(due: Due) -> DiskFile | None:
+    """The one file that is to be synced, kept open; None when there is more to do, or when it
+    cannot be opened.
+    """
+    if not due.log.checkpoints.needs_one_file(due.mark):
+        return None
+    try:
+        return due.mark.segments[0].hold()
+    except (DiskFault, FileNotFoundError):
+        return None
 
 
 async def _sync_one(due: Due) -> bool:

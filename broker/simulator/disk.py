@@ -17,7 +17,7 @@ from enum import Enum
 from random import Random
 from typing import Final, NamedTuple
 
-from broker.ports import Buffer, DiskFault, DiskFull
+from broker.ports import Buffer, DiskFault, DiskFile, DiskFull
 from broker.simulator.inodes import (
     Directory,
     Inode,
@@ -308,6 +308,11 @@ class SimulatedDisk:
         if self.process.is_alive:
             self.image.sync_names(node, changes)
 
+    async def sync_files(self, files: Sequence[DiskFile]) -> list[DiskFault | None]:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(_fault_of_sync(file)) for file in files]
+        return [task.result() for task in tasks]
+
     async def sync_all(self) -> None:
         finishes = [inode.begin_sync() for inode in self.image.dirty_files()]
         changes = self.image.unsynced_changes()
@@ -508,3 +513,11 @@ class SimulatedFile:
     def _check_open(self) -> None:
         if self._is_closed and self._disk.process.is_alive:
             raise DiskFault(self._path, "Bad file descriptor")
+
+
+async def _fault_of_sync(file: DiskFile) -> DiskFault | None:
+    try:
+        await file.sync()
+    except DiskFault as fault:
+        return fault
+    return None

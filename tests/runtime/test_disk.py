@@ -395,3 +395,29 @@ def test_a_mark_is_there_at_once_and_may_be_there_already(disk: SystemDisk) -> N
         assert disk.file_size("a") == 0
     with pytest.raises(DiskFault):
         disk.mark("nowhere/a")
+
+
+async def test_of_files_that_are_synced_together_each_tells_its_own_fault(
+    disk: SystemDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [await disk.create(name) for name in "abcdef"]
+    for file in files:
+        file.append([b"x"])
+    real, inode = os.fdatasync, (disk.root / "c").stat().st_ino
+    calls: list[int] = []
+
+    def fdatasync(descriptor: int) -> None:
+        calls.append(os.fstat(descriptor).st_ino)
+        if calls[-1] == inode:
+            raise OSError(errno.EIO, "Input/output error")
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fdatasync", fdatasync)
+    for _ in range(2):
+        faults = await disk.sync_files(files)
+        assert [str(fault) for fault in faults if fault is not None] == ["c: Input/output error"]
+        assert faults[2] is not None
+    assert calls.count(inode) == 1, "the second sync would say that all is well"
+    assert len(calls) == 2 * len(files) - 1
+    for file in files:
+        file.close()

@@ -1,0 +1,107 @@
+"""Calls in threads, side by side, with one wake-up of the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from broker.runtime.sync_threads import THREADS, SyncThreads
+
+PATIENCE_S = 20.0
+
+
+@pytest.fixture
+def threads() -> Iterator[SyncThreads]:
+    made = SyncThreads()
+    yield made
+    made.close()
+
+
+async def test_results_come_in_the_order_of_the_calls_however_many_they_are(
+    threads: SyncThreads,
+) -> None:
+    for count in (1, 2, THREADS, 3 * THREADS + 1):
+        works = [lambda number=number: number * number for number in range(count)]
+        assert await threads.run(works) == [number * number for number in range(count)]
+
+
+async def test_calls_run_side_by_side(threads: SyncThreads) -> None:
+    all_here = threading.Barrier(THREADS, timeout=PATIENCE_S)
+    assert len(set(await threads.run([all_here.wait] * THREADS))) == THREADS
+
+
+async def test_the_loop_is_woken_once_for_all_calls(
+    threads: SyncThreads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    wake, woken = loop.call_soon_threadsafe, 0
+
+    def counted(callback: Callable[..., Any], *arguments: Any) -> asyncio.Handle:
+        nonlocal woken
+        woken += 1
+        return wake(callback, *arguments)
+
+    monkeypatch.setattr(loop, "call_soon_threadsafe", counted)
+    await threads.run([threading.get_ident] * THREADS)
+    assert woken == 1
+
+
+async def test_an_error_is_raised_when_all_calls_have_ended(threads: SyncThreads) -> None:
+    failed, ended = threading.Event(), []
+
+    def fail() -> None:
+        failed.set()
+        raise ValueError("no")
+
+    def end() -> None:
+        assert failed.wait(PATIENCE_S)
+        ended.append(True)
+
+    with pytest.raises(ValueError, match="no"):
+        await threads.run([fail, end])
+    assert ended == [True]
+
+
+async def test_a_caller_that_is_cancelled_leaves_its_call_running(threads: SyncThreads) -> None:
+    may_end, ended = threading.Event(), threading.Event()
+
+    def work() -> None:
+        assert may_end.wait(PATIENCE_S)
+        ended.set()
+
+    caller = asyncio.ensure_future(threads.run([work]))
+    await asyncio.sleep(0)
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    may_end.set()
+    assert await threads.run([lambda: ended.wait(PATIENCE_S)]) == [True]
+
+
+async def test_closing_waits_for_no_call_and_gives_up_what_has_not_begun() -> None:
+    threads = SyncThreads()
+    has_begun, may_end, came = threading.Event(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        has_begun.set()
+        assert may_end.wait(PATIENCE_S)
+
+    first = asyncio.ensure_future(threads.run([work]))
+    await asyncio.sleep(0)
+    assert has_begun.wait(PATIENCE_S)
+    threads.close()
+    late = asyncio.ensure_future(threads.run([came.set]))
+    await asyncio.sleep(0)
+    may_end.set()
+    await first
+    names = {f"disk-round_{number}" for number in range(THREADS)}
+    deadline = asyncio.get_running_loop().time() + PATIENCE_S
+    while any(thread.name in names for thread in threading.enumerate()):
+        assert asyncio.get_running_loop().time() < deadline, "the thread ends"
+        await asyncio.sleep(0.01)
+    assert not came.is_set()
+    late.cancel()
