@@ -78,7 +78,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     rows = [f"{section.name}/{row}" for section in SECTIONS for row in section.rows]
-    names = [*(section.name for section in SECTIONS), *rows, START_ROW, *ALONE]
+    names = [*(section.name for section in SECTIONS), *rows, "start", START_ROW, *ALONE]
     parser = argparse.ArgumentParser(prog=COMMAND, description=__doc__.split("\n\n")[0])
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help=", ".join(names))
     parser.add_argument("--pairs", type=int, default=PAIRS_MIN)

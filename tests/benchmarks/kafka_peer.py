@@ -1,7 +1,8 @@
-"""An Apache Kafka 4.4 node for measurements: as it comes, with the settings of its shipped
-`server.properties` and the Java options of its start script, on one core.
+"""An Apache Kafka 4.4 node for measurements: as it comes, with what its shipped `server.properties`
+sets and the Java options of its start scripts, on one core.
 
-Not `tests.support.with_kafka`: that one is tuned to start fast for tests, with half a compiler.
+Two things are left out, both in its favour: it writes no log, since the library that does comes
+with the distribution only; and its directory is formatted before its start is timed.
 """
 
 from __future__ import annotations
@@ -9,29 +10,33 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import NamedTuple
 
 from broker.bench.cores import broker_cores
 from broker.bench.starting import first_record_s
 from broker.bench.target import Target
-from tests.support.ports import free_port
-from tests.support.with_kafka import CLUSTER_ID, JARS, fetch_jars, run
+from tests.support.with_kafka import JARS, fail, kafka_process
 
 JAVA_OPTIONS = (
     *("-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
     *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"),
     "-Djava.awt.headless=true",
+    "-Xlog:gc*:file={directory}/kafkaServer-gc.log:time,tags:filecount=10,filesize=100M",
+    *("-Dcom.sun.management.jmxremote=true", "-Dcom.sun.management.jmxremote.authenticate=false"),
+    *("-Dcom.sun.management.jmxremote.ssl=false", "-Dkafka.logs.dir={directory}"),
 )
-"""Of `kafka-server-start.sh` and `kafka-run-class.sh`."""
+"""What `kafka-server-start.sh` and `kafka-run-class.sh` give to a broker on Java 17."""
 SHIPPED = {
     "process.roles": "broker,controller",
     "node.id": 1,
     "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "listener.security.protocol.map": (
+        "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,"
+        "SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
+    ),
     "num.network.threads": 3,
     "num.io.threads": 8,
     "socket.send.buffer.bytes": 102_400,
@@ -48,7 +53,7 @@ SHIPPED = {
     "log.segment.bytes": 1_073_741_824,
     "log.retention.check.interval.ms": 300_000,
 }
-"""`config/server.properties`, which is for one node."""
+"""What `config/server.properties`, which is for one node, sets besides addresses and paths."""
 FLUSHED = {"log.flush.interval.messages": 1}
 
 
@@ -62,48 +67,15 @@ class KafkaNode(NamedTuple):
 @contextmanager
 def kafka_node(settings: Mapping[str, object] | None = None) -> Iterator[KafkaNode]:
     """A fresh node on the brokers' core, gone with its data afterwards."""
-    fetch_jars()
     if shutil.which("taskset") is None:
         sys.exit("needs taskset: apt-get install util-linux")
-    port, controller_port = free_port(), free_port()
-    with tempfile.TemporaryDirectory(prefix="apache-kafka-") as name:
-        directory = Path(name)
-        chosen = {
-            **SHIPPED,
-            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
-            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
-            "log.dirs": directory / "data",
-            **(settings or {}),
-        }
-        file = directory / "server.properties"
-        file.write_text("".join(f"{key}={value}\n" for key, value in chosen.items()))
-        java = ["java", *JAVA_OPTIONS, "-cp", f"{JARS}/*"]
-        run([*java, "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(file)])
-        cores = ",".join(map(str, sorted(broker_cores())))
-        with (directory / "kafka.log").open("wb") as log:
-            started_s = time.monotonic()
-            process = subprocess.Popen(
-                ["taskset", "-c", cores, *java, "kafka.Kafka", str(file)],
-                cwd=directory,
-                stdout=log,
-                stderr=log,
-            )
-        bootstrap = f"127.0.0.1:{port}"
+    pinned = ("taskset", "-c", ",".join(map(str, sorted(broker_cores()))))
+    with kafka_process({**SHIPPED, **(settings or {})}, JAVA_OPTIONS, pinned) as node:
         try:
-            took_s = first_record_s(bootstrap, started_s)
-            yield KafkaNode(Target(bootstrap, None, process.pid, is_ours=False), took_s)
+            took_s = first_record_s(node.bootstrap, node.started_s)
         except TimeoutError:
-            sys.exit(
-                f"Apache Kafka does not start:\n{(directory / 'kafka.log').read_text()[-3000:]}"
-            )
-        finally:
-            process.terminate()
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            fail(node)
+        yield KafkaNode(Target(node.bootstrap, None, node.process.pid, is_ours=False), took_s)
 
 
 def versions() -> str:

@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple, NoReturn
 
 from tests.support.ports import free_port
 
@@ -40,6 +41,18 @@ SETTINGS = {
     "group.min.session.timeout.ms": 500,
 }
 """What our own broker has in the same tests, and what one node needs."""
+JAVA_OPTIONS = ("-Xmx512m", "-XX:TieredStopAtLevel=1")
+"""Half a compiler: it starts fast, and tests measure nothing."""
+START_S_MAX = 90.0
+
+
+class KafkaProcess(NamedTuple):
+    """One whose process has been started at `started_s` (monotonic) and that may not answer yet."""
+
+    bootstrap: str
+    process: subprocess.Popen[bytes]
+    started_s: float
+    log: Path
 
 
 def main(command: Sequence[str]) -> int:
@@ -55,29 +68,48 @@ def main(command: Sequence[str]) -> int:
 @contextmanager
 def apache_kafka(settings: Mapping[str, object] | None = None) -> Iterator[str]:
     """The address of an Apache Kafka that runs inside, and is gone afterwards."""
+    with kafka_process({**SETTINGS, **(settings or {})}, JAVA_OPTIONS) as node:
+        wait_for(node)
+        yield node.bootstrap
+
+
+@contextmanager
+def kafka_process(
+    settings: Mapping[str, object],
+    java_options: Sequence[str],
+    command: Sequence[str] = (),
+) -> Iterator[KafkaProcess]:
+    """A node with empty directories on free ports; `command` starts Java. It and its data are gone
+    afterwards. `java_options` may name `{directory}`, which is its own.
+    """
     fetch_jars()
     port, controller_port = free_port(), free_port()
     with tempfile.TemporaryDirectory(prefix="apache-kafka-") as name:
         directory = Path(name)
+        listeners = f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}"
         chosen = {
-            **SETTINGS,
-            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
-            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+            "listeners": listeners,
+            "advertised.listeners": listeners,
+            "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller_port}",
             "log.dirs": directory / "data",
-            **(settings or {}),
+            **settings,
         }
         file = directory / "server.properties"
         file.write_text("".join(f"{key}={value}\n" for key, value in chosen.items()))
-        java = ["java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", f"{JARS}/*"]
-        run([*java, "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(file)])
+        classes = ("-cp", f"{JARS}/*")
+        storage = ("kafka.tools.StorageTool", "format", "--standalone", "-t", CLUSTER_ID)
+        run(["java", *JAVA_OPTIONS, *classes, *storage, "-c", str(file)])
+        options = [option.replace("{directory}", name) for option in java_options]
         with (directory / "kafka.log").open("wb") as log:
+            started_s = time.monotonic()
             process = subprocess.Popen(
-                [*java, "kafka.Kafka", str(file)], cwd=directory, stdout=log, stderr=log
+                [*command, "java", *options, *classes, "kafka.Kafka", str(file)],
+                cwd=directory,
+                stdout=log,
+                stderr=log,
             )
         try:
-            wait_for(port, process, directory / "kafka.log")
-            yield f"127.0.0.1:{port}"
+            yield KafkaProcess(f"127.0.0.1:{port}", process, started_s, directory / "kafka.log")
         finally:
             process.terminate()
             try:
@@ -110,17 +142,22 @@ def run(command: Sequence[str]) -> None:
         sys.exit(f"{' '.join(command)} failed:\n{(done.stdout + done.stderr).decode()[-3000:]}")
 
 
-def wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+def wait_for(node: KafkaProcess) -> None:
     """Returns when it takes connections."""
-    deadline = time.monotonic() + 90
-    while time.monotonic() < deadline and process.poll() is None:
+    host, _, port = node.bootstrap.rpartition(":")
+    while time.monotonic() < node.started_s + START_S_MAX and node.process.poll() is None:
         try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            socket.create_connection((host, int(port)), timeout=1).close()
         except OSError:
             time.sleep(0.2)
         else:
             return
-    sys.exit(f"Apache Kafka does not start:\n{log.read_text()[-3000:]}")
+    fail(node)
+
+
+def fail(node: KafkaProcess) -> NoReturn:
+    """End the program with the end of the node's log."""
+    sys.exit(f"Apache Kafka does not start:\n{node.log.read_text()[-3000:]}")
 
 
 if __name__ == "__main__":
