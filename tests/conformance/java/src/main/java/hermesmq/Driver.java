@@ -13,6 +13,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
@@ -36,6 +37,7 @@ public final class Driver {
     public static void main(String[] arguments) throws Exception {
         switch (arguments[0]) {
             case "produce" -> produce(arguments[1], arguments[2], arguments[3], arguments[4]);
+            case "attempt" -> attempt(arguments[1], arguments[2]);
             case "member" -> member(arguments[1], arguments[2], arguments[3]);
             default -> throw new IllegalArgumentException(arguments[0]);
         }
@@ -60,6 +62,42 @@ public final class Driver {
                 one.get(30, TimeUnit.SECONDS);
             }
             emit("acked", Map.of("count", waiting.size()));
+        }
+    }
+
+    /** All lines in one batch; what became of each, then of one more record of the same producer. */
+    private static void attempt(String bootstrap, String topic) throws Exception {
+        Properties settings = new Properties();
+        settings.put("bootstrap.servers", bootstrap);
+        settings.put("linger.ms", "60000");
+        settings.put("batch.size", String.valueOf(1 << 20));
+        try (KafkaProducer<String, String> producer =
+                new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer())) {
+            List<Future<RecordMetadata>> waiting = new ArrayList<>();
+            for (String line : input().lines().toList()) {
+                waiting.add(producer.send(record(topic, line)));
+            }
+            producer.flush();
+            waiting.add(producer.send(new ProducerRecord<>(topic, 0, "last", "last")));
+            producer.flush();
+            for (Future<RecordMetadata> one : waiting) {
+                emit("sent", outcome(one));
+            }
+        }
+    }
+
+    private static ProducerRecord<String, String> record(String topic, String line) throws IOException {
+        JsonNode row = JSON.readTree(line);
+        String key = row.get("key").isNull() ? null : row.get("key").asText();
+        return new ProducerRecord<>(topic, 0, key, row.get("value").asText());
+    }
+
+    private static Map<String, Object> outcome(Future<RecordMetadata> one) throws Exception {
+        try {
+            return Map.of("offset", one.get(30, TimeUnit.SECONDS).offset());
+        } catch (ExecutionException failure) {
+            Throwable cause = failure.getCause();
+            return Map.of("error", cause.getClass().getSimpleName(), "message", cause.getMessage());
         }
     }
 
@@ -90,6 +128,8 @@ public final class Driver {
                     fields.put("offset", record.offset());
                     fields.put("key", record.key());
                     fields.put("value", record.value());
+                    fields.put("timestamp", record.timestamp());
+                    fields.put("at", System.currentTimeMillis());
                     emit("record", fields);
                 }
                 if (!records.isEmpty()) {
