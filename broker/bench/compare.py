@@ -153,9 +153,11 @@ def compare(
     pair_count: int,
     said: Callable[[str], None] = lambda _line: None,
 ) -> Compared:
-    """Run the pairs. `said` hears of each run. Raises BenchFault."""
+    """Run the pairs, as many as the row needs where they are to count. `said` hears of each run.
+    Raises BenchFault.
+    """
     pairs = []
-    for number in range(pair_count):
+    for number in range(pair_count + contest.more_pairs * (pair_count >= PAIRS_MIN)):
         order = ("ours", "peer") if number % 2 == 0 else ("peer", "ours")
         samples = {}
         for side in order:

@@ -26,7 +26,7 @@ from broker.bench.running import (
 )
 from broker.bench.target import BenchFault, Target
 
-WARM_UP_S: Final = 0.5
+WARM_UP_S: Final = 1.0
 FETCH_BYTES: Final = 1 << 20
 """A consumer's `max.partition.fetch.bytes`, as Java's default."""
 HISTORY_BYTES: Final = 256 << 20

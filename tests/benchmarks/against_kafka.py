@@ -3,12 +3,13 @@
     python -m tests.benchmarks.against_kafka          # what has no result yet, and the page
     python -m tests.benchmarks.against_kafka --only defaults/idle fsync --again
     python -m tests.benchmarks.against_kafka --only hold hold-100 catch-up --minutes 10
+    python -m tests.benchmarks.against_kafka --only connections partitions
     python -m tests.benchmarks.against_kafka --page                # the page alone, from results
 
 Each row leaves a file of its result as soon as it is there: an interrupted run goes on where it
 was. Needs Java 17, Maven and a quiet machine of two cores; the rows against Kafka take about twenty
-minutes, `hold`, `hold-100` and `catch-up` run only when they are named. Ends with status 1 when a
-target was missed or a row does not count.
+minutes, what our broker does alone runs only when it is named. Ends with status 1 when a target was
+missed or a row does not count.
 """
 
 from __future__ import annotations
@@ -54,13 +55,15 @@ from broker.bench.target import OwnBroker, Target
 from broker.bench.unseen import LATENCY_RATE
 from tests.benchmarks.kafka_peer import FLUSHED, kafka_node, versions
 from tests.benchmarks.page import page
-from tests.benchmarks.sections import ALONE, SECTIONS, START, Section
+from tests.benchmarks.sections import ALONE, GROWTH, SECTIONS, START, Section
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / ".hermes" / "benchmarks"
 PAGE = ROOT / "docs" / "benchmarks.md"
 SECONDS = 2.5
 WARM_UP_S = 40.0
+ALONE_S = 20.0
+"""How long catch-up looks at its live records before the replay."""
 START_ROW = "start/start"
 COMMAND = "python -m tests.benchmarks.against_kafka"
 
@@ -78,14 +81,16 @@ def main(arguments: Sequence[str]) -> int:
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     rows = [f"{section.name}/{row}" for section in SECTIONS for row in section.rows]
-    names = [*(section.name for section in SECTIONS), *rows, "start", START_ROW, *ALONE]
+    names = [*(section.name for section in SECTIONS), *rows, "start", START_ROW, *ALONE, *GROWTH]
     parser = argparse.ArgumentParser(prog=COMMAND, description=__doc__.split("\n\n")[0])
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help=", ".join(names))
     parser.add_argument("--pairs", type=int, default=PAIRS_MIN)
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of one run")
-    parser.add_argument("--warm-up", type=float, default=WARM_UP_S, help="seconds, of Kafka")
+    parser.add_argument("--warm-up", type=float, default=WARM_UP_S, help="seconds, of each broker")
     parser.add_argument("--minutes", type=float, default=10, help="of hold and hold-100")
     parser.add_argument("--history-gb", type=float, default=10, help="of catch-up")
+    parser.add_argument("--memory-gb", type=float, default=2, help="of our broker in catch-up")
+    parser.add_argument("--series-max", type=int, help="where connections and partitions end")
     parser.add_argument("--again", action="store_true", help="also what has a result")
     parser.add_argument("--page", action="store_true", help="measure nothing")
     parser.add_argument("--results", type=Path, default=RESULTS)
@@ -110,7 +115,7 @@ def run_all(values: argparse.Namespace) -> bool:
             is_ok = run_sections(sections, is_flushed, values) and is_ok
     if is_wanted(values, START_ROW):
         is_ok = keep(values, START_ROW, run_start(values.pairs)) and is_ok
-    for name in ALONE:
+    for name in (*ALONE, *GROWTH):
         if name in values.only and is_wanted(values, name):
             is_ok = run_alone(name, values) and is_ok
     return is_ok
@@ -143,6 +148,7 @@ def run_sections(
             for contest in section.contests():
                 if contest.name != "idle" and not is_warm:
                     warm_up(kafka.target, options, values.warm_up)
+                    warm_up(own, options, values.warm_up)
                     is_warm = True
                 row = compare(contest, sides, values.pairs, said)
                 is_ok = keep(values, f"{section.name}/{contest.name}", row) and is_ok
@@ -154,7 +160,7 @@ def said(line: str) -> None:
 
 
 def warm_up(target: Target, options: Options, seconds: float) -> None:
-    """Until Java has compiled what the rows run."""
+    """Until Java has compiled what the rows run, and ours has the memory that they take."""
     short = options._replace(seconds=seconds / 6)
     for shape in (PRODUCE_SHAPES[0], PRODUCE_SHAPES[3], PIPELINED, PING_PONG):
         produced(target, short, shape)
@@ -194,10 +200,17 @@ def start_of_kafka() -> float:
 
 
 def run_alone(name: str, values: argparse.Namespace) -> bool:
-    """A scenario with absolute promises, on a broker of its own."""
+    """A scenario on a broker of its own."""
     scenario = next(one for one in SCENARIOS if one.name == name)
     options = Options(
-        20, 6, 1024, "all", minutes=values.minutes, history_bytes=round(values.history_gb * 1e9)
+        values.seconds if name in GROWTH else ALONE_S,
+        6,
+        1024,
+        "all",
+        minutes=values.minutes,
+        series_max=values.series_max,
+        history_bytes=round(values.history_gb * 1e9),
+        memory_bytes=round(values.memory_gb * (1 << 30)),
     )
     with OwnBroker(values.directory, scenario.flags) as broker:
         row = scenario.run(broker, options)
@@ -242,8 +255,8 @@ def write_page(results: Path, target: Path) -> None:
         for section in SECTIONS
     ]
     sections.append(("Start", found([START_ROW])))
-    alone = found(ALONE)
-    every = [row for _, rows in sections for row in rows] + alone
+    alone, growth = found(ALONE), found(GROWTH)
+    every = [row for _, rows in sections for row in rows] + alone + growth
     if not every:
         print("there are no results yet: the page stays as it is", file=sys.stderr)
         return
@@ -255,7 +268,7 @@ def write_page(results: Path, target: Path) -> None:
         "first": times[0],
         "last": f"{times[-1]} UTC",
     }
-    target.write_text(page(head, sections, alone))
+    target.write_text(page(head, sections, alone, growth))
     print(f"wrote {target}")
 
 

@@ -21,9 +21,13 @@ loaded in turn, ours and Kafka's in alternating order, each time on a new topic 
 for latencies), and what was acknowledged is held against the topic's offsets. A ratio is ours
 divided by Kafka's: the median of the pairs, the lowest and the highest beside it. A row counts when
 at least five pairs do, and a pair only while the load used less than 80 % of its core. The load
-sends requests that were built once and looks at every error code, so that the broker is the limit;
-Kafka was warmed up before. `acks=all` everywhere. Latencies are of an open loop: from the time at
-which a record was due until a consumer had it.
+sends requests that were built once and looks at every error code, so that the broker is the limit.
+Both are given the same loads before the first row, so that Java has compiled what the rows run.
+`acks=all` everywhere. Latencies are of an open loop: from the time at which a record was due until
+a consumer had it; the first second of a run is left out, and there are seven pairs.
+
+Apache Kafka runs with what its `server.properties` and start scripts set: 1 GB of heap, G1. It
+writes no log, and its directory is formatted before its start is timed.
 """
 MISSING = "Not measured yet.\n"
 
@@ -32,14 +36,19 @@ def page(
     head: Mapping[str, str],
     sections: Sequence[tuple[str, Sequence[Mapping[str, Any]]]],
     alone: Sequence[Mapping[str, Any]],
+    growth: Sequence[Mapping[str, Any]],
 ) -> str:
-    """`sections` are (title, results of its rows), `alone` rows of `hermes bench --json`."""
+    """`sections` are (title, results of its rows), `alone` and `growth` rows of `hermes bench
+    --json`.
+    """
     parts = [HEAD.format(**head)]
     for title, rows in sections:
         parts.append(f"## {title}\n")
         parts.append("\n".join(table(rows)) + "\n" if rows else MISSING)
     parts.append("## Absolute promises\n")
     parts.append("\n".join(promises(alone)) + "\n" if alone else MISSING)
+    parts.append("## How costs grow\n")
+    parts += ["\n".join(growing(row)) + "\n" for row in growth] or [MISSING]
     return "\n".join(parts)
 
 
@@ -72,6 +81,19 @@ def promises(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             )
         for note in row["notes"]:
             yield f"| | {note} | | |"
+
+
+def growing(row: Mapping[str, Any]) -> Iterator[str]:
+    """A series as a table: one line for each point, a column for each cost."""
+    series = row["series"]
+    yield f"| {series[0]['x_name']} | " + " | ".join(_cost(one) for one in series) + " |"
+    yield "|---:|" + "---:|" * len(series)
+    for points in zip(*(one["points"] for one in series), strict=True):
+        yield f"| {points[0][0]:,g} | " + " | ".join(_number(y) for _, y in points) + " |"
+
+
+def _cost(series: Mapping[str, Any]) -> str:
+    return f"{series['name']}, {series['unit']}"
 
 
 def _promise(measure: Mapping[str, Any]) -> str:

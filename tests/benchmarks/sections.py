@@ -76,3 +76,5 @@ SECTIONS = (
 )
 ALONE = ("hold", "hold-100", "catch-up")
 """Scenarios of `hermes bench` whose promises are absolute."""
+GROWTH = ("connections", "partitions")
+"""Scenarios of `hermes bench` that are series: what one more costs."""
