@@ -30,7 +30,7 @@ async function produce(bootstrap, topic, compression, acks) {
 }
 
 async function member(bootstrap, topic, group) {
-  const consumer = client(bootstrap).consumer({ groupId: group, sessionTimeout: 6000, heartbeatInterval: 500 });
+  const consumer = client(bootstrap).consumer({ groupId: group, sessionTimeout: 6000, heartbeatInterval: 500, maxWaitTimeInMs: 200 });
   consumer.on(consumer.events.GROUP_JOIN, ({ payload }) =>
     emit("assigned", { partitions: (payload.memberAssignment[topic] || []).slice().sort((a, b) => a - b) }));
   await consumer.connect();
