@@ -62,14 +62,16 @@ SECTIONS = (
     ),
     Section(
         "header",
-        "`record.validation=header`",
+        "`durability=replicated` with `record.validation=header`",
         ("produce-1kb-16kb", "produce-100b-16kb"),
+        durability="replicated",
         validation="header",
     ),
     Section(
         "full",
-        "`record.validation=full`: every record is opened, which Kafka always does",
+        "`durability=replicated` with `record.validation=full`: every record is opened",
         ("produce-1kb-16kb", "produce-100b-16kb"),
+        durability="replicated",
         validation="full",
         goals=(("produced", None), ("CPU a GB", None)),
     ),

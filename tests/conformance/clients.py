@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 HERE = Path(__file__).parent
 DRIVERS = HERE / "drivers"
 JAVA_TARGET = HERE / "java" / "target"
@@ -80,6 +82,14 @@ CLIENTS: Sequence[Client] = (
         ALL_CODECS,
     ),
 )
+
+each_client = pytest.mark.parametrize("client", CLIENTS, ids=str)
+PARTITIONS = 4
+
+
+def orders(count: int, *, label: str = "v") -> list[tuple[str, str]]:
+    """Records over 40 keys; the value carries the sequence per key."""
+    return [(f"order-{i % 40}", f"{label}-{i // 40}") for i in range(count)]
 
 
 @dataclass

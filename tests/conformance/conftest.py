@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import os
 import subprocess
@@ -58,11 +59,16 @@ def new_topic(bootstrap: str, request: pytest.FixtureRequest) -> Callable[[int],
 
 
 def build_drivers() -> None:
-    """kafkajs from its lock file, the Java client by Maven, where sources are newer than builds."""
-    if is_older(HERE / "js" / "node_modules" / ".package-lock.json", HERE / "js"):
-        run(["npm", "ci", "--silent", "--no-audit", "--no-fund"], HERE / "js")
-    if is_older(JAVA_TARGET / "conformance-1.jar", HERE / "java"):
-        run(["mvn", "-q", "-B", "package"], HERE / "java")
+    """kafkajs from its lock file, the Java client by Maven, where sources are newer than builds.
+
+    One process builds while the others wait.
+    """
+    with (HERE / "clients.py").open("rb") as anything:
+        fcntl.flock(anything, fcntl.LOCK_EX)
+        if is_older(HERE / "js" / "node_modules" / ".package-lock.json", HERE / "js"):
+            run(["npm", "ci", "--silent", "--no-audit", "--no-fund"], HERE / "js")
+        if is_older(JAVA_TARGET / "conformance-1.jar", HERE / "java"):
+            run(["mvn", "-q", "-B", "package"], HERE / "java")
 
 
 def is_older(built: Path, sources: Path) -> bool:

@@ -11,14 +11,13 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.conformance.clients import CLIENTS, Client
+from tests.conformance.clients import Client, each_client
 from tests.conformance.conftest import build_drivers
 from tests.support.broker_process import BrokerProcess
 from tests.support.opened import opened_batches
 
 COUNT = 1_500
 """Records a codec: batches of more than five hundred go through the worker process."""
-each_client = pytest.mark.parametrize("client", CLIENTS, ids=str)
 MakeTopic = Callable[..., str]
 
 
