@@ -33,6 +33,10 @@ HISTORY_BYTES: Final = 256 << 20
 _numbers: Final = itertools.count()
 
 
+class TooSlow(BenchFault):
+    """A broker that was given up before anything was due that would count."""
+
+
 class Shape(NamedTuple):
     """`window` requests are in flight on each connection; a request holds one batch."""
 
@@ -183,7 +187,7 @@ def paced(
         check_count(target, topic, options.partitions, sent["records"])
     (window,) = read["windows"]
     if window is None:
-        raise BenchFault(f"no record was due after the first {WARM_UP_S} s: give it more seconds")
+        raise TooSlow(f"no record was due after the first {WARM_UP_S} s: give it more seconds")
     values = {
         "P50": window["p50_ms"],
         "P99": window["p99_ms"],
