@@ -30,6 +30,12 @@ CLUSTER_NAME_PATTERN = re.compile(r"[a-z0-9-]{1,63}")
 AUDIT_DAYS_DEFAULT: Final = 400
 """A year, and time to look at it."""
 DAYS_MAX: Final = 36_500
+CONNECTIONS_DEFAULT: Final = 16
+CONNECTIONS_MIN: Final = 4
+"""A look at a cluster, a slice of a search and two requests at the same time."""
+CONNECTIONS_MAX: Final = 1_000
+CONNECTION_WAIT_S: Final = 5.0
+CONNECTION_IDLE_S: Final = 120.0
 
 
 class BadEnvironment(Exception):
@@ -90,12 +96,16 @@ def read_environment(variables: Mapping[str, str], working_directory: Path) -> E
             f"HERMES_CLUSTER_NAME is {cluster_name!r}; expected 1 to 63 of a-z, 0-9 and -"
         )
     database_url = variables.get("HERMES_DATABASE_URL") or None
+    connections = parse_connections(
+        "HERMES_DATABASE_CONNECTIONS",
+        variables.get("HERMES_DATABASE_CONNECTIONS") or str(CONNECTIONS_DEFAULT),
+    )
     redis_url = variables.get("HERMES_REDIS_URL") or None
     if redis_url is not None and urlsplit(redis_url).scheme not in {"redis", "rediss", "unix"}:
         raise BadEnvironment("HERMES_REDIS_URL must begin with redis://, rediss:// or unix://")
     return Environment(
         data_directory=(working_directory / data_directory).absolute(),
-        database=None if database_url is None else parse_database_url(database_url),
+        database=(None if database_url is None else parse_database_url(database_url, connections)),
         redis_url=redis_url,
         cluster_name=cluster_name,
         bootstrap=parse_bootstrap(variables.get("HERMES_BOOTSTRAP") or BOOTSTRAP_DEFAULT),
@@ -121,9 +131,10 @@ def read_environment(variables: Mapping[str, str], working_directory: Path) -> E
     )
 
 
-def parse_database_url(url: str) -> Mapping[str, object]:
-    """Django's DATABASES entry for `postgresql://user:password@host:port/name`. Raises
-    BadEnvironment.
+def parse_database_url(url: str, connections: int) -> Mapping[str, object]:
+    """Django's DATABASES entry for `postgresql://user:password@host:port/name`. Every request has
+    a thread of its own, and so would have a connection of its own: up to `connections` are kept
+    and lent to whoever asks; 0 keeps none. Raises BadEnvironment.
     """
     parts = urlsplit(url)
     if parts.scheme not in {"postgresql", "postgres"} or not parts.path.strip("/"):
@@ -138,6 +149,24 @@ def parse_database_url(url: str) -> Mapping[str, object]:
         "PASSWORD": unquote(parts.password or ""),
         "HOST": unquote(parts.hostname or ""),
         "PORT": str(parts.port or ""),
+        **(_kept(connections) if connections else {}),
+    }
+
+
+def _kept(connections: int) -> Mapping[str, object]:
+    """A pool is asked whether a connection lives before it lends one: a database that was
+    restarted is noticed by nobody but the log.
+    """
+    return {
+        "CONN_HEALTH_CHECKS": True,
+        "OPTIONS": {
+            "pool": {
+                "min_size": 0,
+                "max_size": connections,
+                "timeout": CONNECTION_WAIT_S,
+                "max_idle": CONNECTION_IDLE_S,
+            }
+        },
     }
 
 
@@ -213,6 +242,17 @@ def parse_ports(name: str, text: str) -> tuple[int, ...]:
         if not part.isdecimal() or not 0 < int(part) < 65536:
             raise BadEnvironment(f"{name} has {part!r}; expected port numbers joined by commas")
     return tuple(int(part) for part in _split(text))
+
+
+def parse_connections(name: str, text: str) -> int:
+    """How many connections to keep; 0 is none. Raises BadEnvironment."""
+    count = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else -1
+    if count and not CONNECTIONS_MIN <= count <= CONNECTIONS_MAX:
+        raise BadEnvironment(
+            f"{name} is {text!r}; expected {CONNECTIONS_MIN} to {CONNECTIONS_MAX:,}, or 0 for a "
+            "new connection at every request"
+        )
+    return count
 
 
 def parse_days(name: str, text: str) -> int:

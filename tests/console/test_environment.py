@@ -42,6 +42,16 @@ def test_production_is_postgresql_and_redis() -> None:
     assert found.is_secure
 
 
+@pytest.mark.parametrize(("text", "kept"), [("", 16), ("40", 40), ("0", None)])
+def test_connections_to_postgresql_are_kept_up_to_a_number(text: str, kept: int | None) -> None:
+    variables = {"HERMES_DATABASE_URL": "postgresql://db/console"}
+    found = read_environment({**variables, "HERMES_DATABASE_CONNECTIONS": text}, HERE).database
+    assert found is not None
+    options = found.get("OPTIONS", {})
+    assert isinstance(options, dict)
+    assert options.get("pool", {}).get("max_size") == kept
+
+
 def test_metrics_address_without_a_path_means_metrics() -> None:
     found = read_environment({"HERMES_METRICS_URL": "http://b:9404"}, HERE)
     assert found.metrics_url == "http://b:9404/metrics"
@@ -56,6 +66,9 @@ def test_cluster_may_have_no_metrics_address() -> None:
     [
         ("HERMES_DATABASE_URL", "mysql://x/y"),
         ("HERMES_DATABASE_URL", "postgresql://host"),
+        ("HERMES_DATABASE_CONNECTIONS", "3"),
+        ("HERMES_DATABASE_CONNECTIONS", "1001"),
+        ("HERMES_DATABASE_CONNECTIONS", "-4"),
         ("HERMES_REDIS_URL", "http://x"),
         ("HERMES_BOOTSTRAP", "localhost"),
         ("HERMES_BOOTSTRAP", "a:1,b:99999"),

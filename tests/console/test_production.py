@@ -1,7 +1,10 @@
-"""The console on PostgreSQL and Redis: two processes, one sampler, and what if it dies."""
+"""The console on PostgreSQL and Redis: two processes, one sampler, and what if it dies; how many
+connections to the database it takes.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -9,6 +12,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import aiohttp
+import psycopg
 import pytest
 
 from tests.console.console_process import ROOT, ConsoleProcess
@@ -26,18 +30,33 @@ class Socket:
         self._console = console
         self._session = aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True))
 
-    async def open(self) -> None:
+    async def sign_in(self) -> None:
         link = self._console.sign_in_link
         async with self._session.get(link) as page:
             text = await page.text()
         token = text.split('name="csrfmiddlewaretoken" value="')[1].split('"')[0]
         async with self._session.post(link, data={"csrfmiddlewaretoken": token}) as answer:
             assert answer.status in {200, 404}, "signed in; the overview may wait for a sample"
+
+    async def open(self) -> None:
+        await self.sign_in()
         address = self._console.address
         self._socket = await self._session.ws_connect(
             f"{address}/ws/live", headers={"Origin": address}
         )
         await self._socket.send_json({"type": "subscribe", "view": "groups", "cluster": "local"})
+
+    async def status(self, path: str, patience_s: float = 60.0) -> int:
+        """What a page is answered with; 0 when the browser left before."""
+        try:
+            async with (
+                asyncio.timeout(patience_s),
+                self._session.get(f"{self._console.address}{path}") as page,
+            ):
+                await page.read()
+                return page.status
+        except TimeoutError:
+            return 0
 
     async def frame(self) -> tuple[int, str]:
         """The next frame's sequence number and time."""
@@ -50,6 +69,57 @@ class Socket:
 
     async def __aexit__(self, *_exception: object) -> None:
         await self._session.close()
+
+
+PAGES = ("/accounts/users/", "/audit/", "/clusters/", "/api/admin/v1/clusters")
+CONNECTIONS = 4
+
+
+def connections(database: psycopg.Connection) -> set[int]:
+    """The process ids of the database's connections but for this one."""
+    rows = database.execute(
+        "SELECT pid FROM pg_stat_activity"
+        " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+    )
+    return {int(pid) for (pid,) in rows}
+
+
+async def test_requests_share_a_few_connections_and_none_stays_with_who_left(
+    tmp_path: Path, free_port: FreePort
+) -> None:
+    async with AsyncExitStack() as stack:
+        address = stack.enter_context(postgresql(free_port()))
+        variables = {
+            "HERMES_DATABASE_URL": address,
+            "HERMES_DATABASE_CONNECTIONS": str(CONNECTIONS),
+            "HERMES_REDIS_URL": stack.enter_context(redis(free_port(), tmp_path)),
+        }
+        console = stack.enter_context(
+            ConsoleProcess(
+                tmp_path / "console",
+                bootstrap=f"127.0.0.1:{free_port()}",
+                arguments=("--tasks",),
+                variables=variables,
+            )
+        )
+        database = stack.enter_context(psycopg.connect(address, autocommit=True))
+        browser = await stack.enter_async_context(Socket(console))
+        await browser.sign_in()
+        seen = connections(database)
+        for _ in range(5):
+            left = [browser.status(path, 0.02 * number) for number in range(4) for path in PAGES]
+            stayed = [browser.status(path) for path in PAGES for _ in range(4)]
+            answers = await asyncio.gather(*left, *stayed)
+            assert answers[len(left) :] == [200] * len(stayed)
+            seen |= connections(database)
+        assert len(seen) <= CONNECTIONS, "the same few, again and again"
+        # A database that was restarted: nobody meets a connection that is gone.
+        database.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+        )
+        assert [await browser.status(path) for path in PAGES] == [200] * len(PAGES)
+        assert not connections(database) & seen
 
 
 async def test_two_consoles_share_one_sampler_and_survive_its_death(
