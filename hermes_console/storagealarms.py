@@ -79,6 +79,8 @@ def storage_alarms(snapshot: ClusterSnapshot | None, topic: str = "") -> list[St
                 "more room: records are taken again by themselves. Reading goes on.",
             )
         )
+    if storage.uncleanable_count and not topic:
+        alarms.append(_uncleanable(broker, storage.uncleanable_count))
     for flag in PARTITION_FLAGS:
         found = [one for one in storage.flagged if one.flag == flag.key]
         if topic:
@@ -89,6 +91,18 @@ def storage_alarms(snapshot: ClusterSnapshot | None, topic: str = "") -> list[St
         if found:
             alarms.append(_flagged(flag, broker, found, count))
     return alarms
+
+
+def _uncleanable(broker: str, count: int) -> StorageAlarm:
+    """The metric names no partition; the broker's log does."""
+    what = "a partition" if count == 1 else f"{number(count)} partitions"
+    return StorageAlarm(
+        "uncleanable",
+        f"{broker} leaves a part of {what} uncompacted.",
+        "That part is damaged, or holds a batch that cannot be opened: it is kept as it is, and "
+        "older values of a key may be read there. The broker's log names it. Every compaction "
+        "tries again.",
+    )
 
 
 def _flagged(

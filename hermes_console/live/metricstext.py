@@ -27,12 +27,15 @@ SUMMED: Final = {
     "hermes_log_size_bytes": "log_bytes",
     "hermes_disk_low": "disk_low",
     "hermes_disk_low_mark_bytes": "low_mark_bytes",
+    "hermes_cleaner_uncleanable_partitions": "uncleanable",
 }
 COUNTERS: Final = frozenset(name for name in SUMMED if name.endswith("_total"))
 NODE_INFO: Final = "hermes_node_info"
+DIRTY_SHARE: Final = "hermes_cleaner_dirty_ratio"
 FLAGGED_MAX: Final = 1_000
 """Flagged partitions that are kept; all are counted."""
-WANTED: Final = ("# TYPE ", OLDEST_UNREAD, NODE_INFO, *SUMMED, *FLAGS_BY_METRIC)
+DIRTY_TOPICS_MAX: Final = 1_000
+WANTED: Final = ("# TYPE ", OLDEST_UNREAD, NODE_INFO, DIRTY_SHARE, *SUMMED, *FLAGS_BY_METRIC)
 PLAIN_OLDEST_UNREAD: Final = re.compile(
     OLDEST_UNREAD
     + r'\{group="([^"\\]*)",topic="([^"\\]*)",partition="(\d{1,9})"\} (\S+)(?: \d+)?\s*\Z',
@@ -49,6 +52,7 @@ def read_metrics(text: str) -> MetricsObserved:
     oldest: dict[tuple[str, TopicPartition], float] = {}
     node_id: int | None = None
     flagged: list[FlaggedPartition] = []
+    dirty: dict[str, float] = {}
     # A large broker's text has 100,000 lines, read every second: most are left out by one test.
     for line in text.split("\n")[:LINES_MAX]:
         if not line.startswith(WANTED):
@@ -73,10 +77,10 @@ def read_metrics(text: str) -> MetricsObserved:
         elif name == NODE_INFO:
             found = dict(_labels(line)).get("node_id", "")
             node_id = int(found) if found.isdecimal() else None
-        elif name in FLAGS_BY_METRIC and _value(line):
-            where = _partition(dict(_labels(line)))
-            if where is not None:
-                flagged.append(FlaggedPartition(FLAGS_BY_METRIC[name].key, *where))
+        elif name == DIRTY_SHARE:
+            _keep_worst(dirty, line)
+        elif name in FLAGS_BY_METRIC and (where := _flagged(line)) is not None:
+            flagged.append(FlaggedPartition(FLAGS_BY_METRIC[name].key, *where))
     return MetricsObserved(
         records_in_total=sums.get("records_in_total"),
         bytes_in_total=sums.get("bytes_in_total"),
@@ -86,12 +90,23 @@ def read_metrics(text: str) -> MetricsObserved:
         disk_free_bytes=_whole(sums.get("disk_free_bytes")),
         log_bytes=_whole(sums.get("log_bytes")),
         oldest_unread_seconds=oldest,
-        storage=_storage(node_id, sums, flagged),
+        storage=_storage(node_id, sums, flagged, dirty),
     )
 
 
+def _keep_worst(dirty: dict[str, float], line: str) -> None:
+    """Notes by topic the highest share of its partitions; 0 is not noted."""
+    share = _value(line)
+    topic = dict(_labels(line)).get("topic", "")
+    if share > dirty.get(topic, 0.0) and (topic in dirty or len(dirty) < DIRTY_TOPICS_MAX):
+        dirty[topic] = share
+
+
 def _storage(
-    node_id: int | None, sums: Mapping[str, float], flagged: Sequence[FlaggedPartition]
+    node_id: int | None,
+    sums: Mapping[str, float],
+    flagged: Sequence[FlaggedPartition],
+    dirty: Mapping[str, float],
 ) -> Storage:
     return Storage(
         node_id=node_id,
@@ -99,7 +114,14 @@ def _storage(
         low_mark_bytes=_whole(sums.get("low_mark_bytes")),
         flagged=tuple(flagged[:FLAGGED_MAX]),
         flagged_counts=Counter(one.flag for one in flagged),
+        uncleanable_count=int(sums.get("uncleanable", 0)),
+        dirty_shares=dirty,
     )
+
+
+def _flagged(line: str) -> TopicPartition | None:
+    """The partition of a flag that is up."""
+    return _partition(dict(_labels(line))) if _value(line) else None
 
 
 def _partition(labels: Mapping[str, str]) -> TopicPartition | None:

@@ -4,8 +4,8 @@ connections. Apache Kafka has no such address: then there is nothing to read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -26,8 +26,17 @@ PLAIN: Final = {
     "hermes_offline_partitions": "offline_partitions",
     "hermes_descriptors_open": "descriptors_open",
     "hermes_descriptors_limit": "descriptors_limit",
+    "hermes_cleaner_uncleanable_partitions": "uncleanable_partitions",
+    "hermes_cleaner_removed_bytes_total": "compacted_bytes",
+    "hermes_retention_deleted_bytes_total": "retired_bytes",
+    "hermes_scrubbed_bytes_total": "checked_bytes",
 }
-WANTED: Final = (REQUESTS, ERRORS, QUANTILES, LOOP_LAG, *PLAIN)
+CLEANINGS: Final = "hermes_cleaner_runs_total"
+TIMES: Final = {
+    "hermes_cleaner_last_run_timestamp_seconds": "compacted_at_ms",
+    "hermes_scrub_last_round_timestamp_seconds": "checked_at_ms",
+}
+WANTED: Final = (REQUESTS, ERRORS, QUANTILES, LOOP_LAG, CLEANINGS, *PLAIN, *TIMES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +73,21 @@ class BrokerMetrics:
     offline_partitions: int | None = None
     descriptors_open: int | None = None
     descriptors_limit: int | None = None
+    cleanings: Mapping[str, int] = field(default_factory=dict)
+    uncleanable_partitions: int | None = None
+    compacted_bytes: int | None = None
+    retired_bytes: int | None = None
+    checked_bytes: int | None = None
+    compacted_at_ms: int | None = None
+    checked_at_ms: int | None = None
+
+    @property
+    def cleaning_count(self) -> int:
+        return sum(self.cleanings.values())
+
+    @property
+    def failed_cleaning_count(self) -> int:
+        return self.cleanings.get("failed", 0)
 
     @property
     def loop_lag_p99_ms(self) -> float | None:
@@ -81,6 +105,7 @@ def read_broker_metrics(text: str) -> BrokerMetrics:
     errors: dict[str, float] = {}
     quantiles: dict[str, list[tuple[str, float]]] = {}
     loop_lag: list[tuple[str, float]] = []
+    cleanings: dict[str, int] = {}
     plain: dict[str, int] = {}
     try:
         families = list(text_string_to_metric_families("\n".join(_wanted_lines(text)) + "\n"))
@@ -96,8 +121,12 @@ def read_broker_metrics(text: str) -> BrokerMetrics:
             quantiles.setdefault(api, []).append((sample.labels["quantile"], sample.value))
         elif sample.name == LOOP_LAG:
             loop_lag.append((sample.labels["quantile"], sample.value))
+        elif sample.name == CLEANINGS:
+            cleanings[sample.labels["outcome"]] = int(sample.value)
         elif sample.name in PLAIN:
             plain[PLAIN[sample.name]] = int(sample.value)
+        elif sample.name in TIMES and sample.value:
+            plain[TIMES[sample.name]] = int(sample.value * 1000)
     by_count = sorted(requests.items(), key=lambda one: (-one[1], one[0]))[:APIS_SHOWN_MAX]
     return BrokerMetrics(
         apis=tuple(
@@ -106,6 +135,7 @@ def read_broker_metrics(text: str) -> BrokerMetrics:
             if count
         ),
         loop_lag=tuple(loop_lag),
+        cleanings=cleanings,
         **plain,
     )
 

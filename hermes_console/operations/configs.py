@@ -255,6 +255,17 @@ def retention_in_words(retention_ms: str | None, retention_bytes: str | None, po
     return ", ".join(parts) or words.UNKNOWN
 
 
+def window_in_words(delay_ms: str | None, ttl_ms: str | None) -> str:
+    """`shows a message after 1 min`, `… until it is 1 d old`; empty without a delivery window."""
+    parts = []
+    if delay_ms not in {None, "0"}:
+        parts.append(f"shows a message after {value_in_words('delivery.delay.ms', delay_ms)}")
+    if ttl_ms not in {None, "-1"}:
+        begin = "" if parts else "shows a message "
+        parts.append(f"{begin}until it is {value_in_words('delivery.ttl.ms', ttl_ms)} old")
+    return ", ".join(parts)
+
+
 def settings_etag(topic_id: bytes, settings: Iterable[Setting]) -> str:
     """Changes with every override of this topic, and when the topic is created anew."""
     overrides = sorted((one.name, one.value) for one in settings if one.is_set_here)

@@ -88,6 +88,12 @@ class Storage:
     low_mark_bytes: int | None = None
     flagged: tuple[FlaggedPartition, ...] = ()
     flagged_counts: Mapping[str, int] = field(default_factory=dict)
+    uncleanable_count: int = 0
+    """Partitions of which compaction leaves a part as it is."""
+    dirty_shares: Mapping[str, float] = field(default_factory=dict)
+    """By topic: 0 to 1 of the closed segments of its worst partition wait for compaction. Only
+    where some do.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,7 +113,7 @@ async def test_group_is_created_at_the_newest_and_deleted_by_its_typed_name(
     await expect(page.get_by_text(f"Group {name} created.")).to_be_visible()
     assert world.committed(name, topic) == {0: 100, 1: 100}
     await open_group(page, name)
-    await page.get_by_role("link", name="Delete", exact=True).click()
+    await page.get_by_role("link", name="Delete group", exact=True).click()
     typed = page.get_by_label(f"Type the name {name} to delete")
     await typed.fill("settlement")
     await page.get_by_role("button", name="Delete the group").click()

@@ -58,14 +58,19 @@ def test_a_row_is_complete(command: Command) -> None:
     assert command.words[0] in [row.name for row in COMMANDS]
 
 
-def lines_of_guide() -> list[str]:
-    guide = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```sh\n(.*?)```", guide, re.DOTALL)
-    return [line for block in blocks for line in block.splitlines() if line.startswith("hermes ")]
+def lines_of_documents() -> list[str]:
+    """What a reader copies from a block of a document: each call of a command on a cluster."""
+    areas = {area.name for area in AREAS}
+    documents = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    texts = [path.read_text(encoding="utf-8") for path in documents]
+    blocks = [one for text in texts for one in re.findall(r"```\w*\n(.*?)```", text, re.DOTALL)]
+    lines = [line for one in blocks for line in re.sub(r"\\\n\s*", " ", one).splitlines()]
+    calls = [re.search(r"(?:^|[|$] )(?:\./)?(hermes (\w+).*)", line) for line in lines]
+    return [call[1].partition(" #")[0] for call in calls if call is not None and call[2] in areas]
 
 
 @pytest.mark.parametrize(
-    "line", [*(e.line for command in ALL for e in command.examples), *lines_of_guide()]
+    "line", [*(e.line for command in ALL for e in command.examples), *lines_of_documents()]
 )
 def test_examples_can_be_typed(line: str) -> None:
     lexer = shlex.shlex(line, posix=True, punctuation_chars="|<>")

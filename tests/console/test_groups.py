@@ -180,6 +180,9 @@ def test_reset_of_an_active_group_is_refused_with_its_members_and_works_when_the
         assert "Reset 2 offsets" not in text_of(page)
         piece = text_of(signed_in.get(f"{PAGE}/{group}/state"))
         assert 'hx-trigger="every 3s"' in piece
+        assert "its offsets cannot be changed now" in piece
+        for before in (f"{PAGE}/{group}/delete", f"{PAGE}/{group}/state?before=delete"):
+            assert "it cannot be deleted now" in text_of(signed_in.get(before))
         for path in ("delete", f"offsets/{topic}/delete"):
             typed = {"typed_name": group if path == "delete" else topic}
             answer = signed_in.post(f"{PAGE}/{group}/{path}", typed)

@@ -49,6 +49,16 @@ def test_age_of_the_oldest_unread_record_is_read_per_group_and_partition() -> No
     assert read_metrics(TEXT).oldest_unread_seconds == {("app", TopicPartition("orders", 3)): 12.5}
 
 
+def test_the_partition_that_waits_most_for_compaction_speaks_for_its_topic() -> None:
+    lines = [
+        f'hermes_cleaner_dirty_ratio{{topic="{topic}",partition="{partition}"}} {share}'
+        for topic, partition, share in (("p", 0, 0.25), ("p", 1, 0.5), ("p", 2, 0.1), ("q", 0, 0))
+    ]
+    storage = read_metrics("\n".join([*lines, "hermes_cleaner_uncleanable_partitions 3"])).storage
+    assert storage.dirty_shares == {"p": 0.5}
+    assert storage.uncleanable_count == 3
+
+
 def test_text_of_something_else_leaves_everything_unknown() -> None:
     found = read_metrics("<html>{} \n} x\nhermes_disk_used_bytes{\n")
     assert found.records_in_total is None

@@ -87,7 +87,7 @@ def test_a_real_brokers_faults_are_named_on_every_page_that_they_concern(
 
 
 def test_a_snapshot_keeps_alarms_as_text_and_an_older_ones_text_has_none() -> None:
-    storage = Storage(0, True, 5_000, offline("orders"), {"offline": 1})
+    storage = Storage(0, True, 5_000, offline("orders"), {"offline": 1}, 2, {"profiles": 0.5})
     snapshot = snapshot_of(group("app"), storage=storage)
     assert ClusterSnapshot.from_text(snapshot.to_text()) == snapshot
     fields = json.loads(snapshot.to_text())
@@ -112,6 +112,13 @@ def test_of_many_partitions_some_are_named_and_all_counted() -> None:
     (own,) = storage_alarms(snapshot_of(storage=storage), "t049")
     assert [one.topic for one in own.partitions] == ["t049"]
     assert own.more_count == 0
+
+
+def test_what_compaction_passes_over_is_told_for_the_broker() -> None:
+    snapshot = snapshot_of(storage=Storage(0, uncleanable_count=2))
+    (alarm,) = storage_alarms(snapshot)
+    assert alarm.title == "Broker 0 leaves a part of 2 partitions uncompacted."
+    assert storage_alarms(snapshot, "orders") == [], "nobody says which topic's"
 
 
 def test_each_flag_is_a_gauge_of_the_broker_by_topic_and_partition() -> None:

@@ -21,6 +21,7 @@ from hermes_console.audit.models import AuditEvent, Outcome
 from hermes_console.clusters import Cluster
 from hermes_console.connect import client_for
 from hermes_console.operations.topics_catalogue import forget_catalogue
+from hermes_console.samples.snapshot import Storage
 from hermes_console.samples.store import SampleStore
 from tests.console.conftest import group, snapshot_of
 from tests.console.kafka_world import World, new_name, running_cluster
@@ -79,6 +80,7 @@ def test_topic_with_a_delivery_window_shows_what_consumers_do_not_see(
     )
     world.produce(topic, 1, 5)
     page = words_of(signed_in.get(f"{PAGE}/{topic}/"))
+    assert "shows a message after 1 h" in page
     assert "Delayed 5 not due yet" in page
     assert "Expired 0 still on disk" in page
     assert "Messages 6 visible to consumers" in page
@@ -88,6 +90,19 @@ def test_topic_with_a_delivery_window_shows_what_consumers_do_not_see(
     assert document["delivery_window"] == {"expired": "0", "visible": "6", "delayed": "5"}
     assert document["partitions"][1]["delivery_window"]["delayed"] == "0"
     assert document["messages_in_per_second"] == pytest.approx(5 / 60)
+
+
+def test_compacted_topic_tells_how_much_waits_for_compaction(
+    signed_in: Client, local: Cluster, world: World
+) -> None:
+    topic, plain = world.topic(1, records=3), world.topic(1, records=3)
+    client_for(local).alter_topic_config(topic, {"cleanup.policy": "compact"})
+    shares = {topic: 0.375, plain: 0.5}
+    SampleStore(local.pk).write(snapshot_of(storage=Storage(node_id=0, dirty_shares=shares)), {})
+    assert "Uncompacted 38 % of closed segments" in words_of(signed_in.get(f"{PAGE}/{topic}/"))
+    assert "Uncompacted" not in words_of(signed_in.get(f"{PAGE}/{plain}/"))
+    SampleStore(local.pk).write(snapshot_of(sequence=8), {})  # no metrics: nobody tells
+    assert "Uncompacted" not in words_of(signed_in.get(f"{PAGE}/{topic}/"))
 
 
 def test_topic_without_a_delivery_window_has_no_such_numbers(

@@ -106,7 +106,11 @@ def _reset_context(cluster: Cluster, group: str, form: OffsetsForm) -> dict[str,
 def state(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
     """The piece of the reset's page that says whether members are still connected."""
     found = requested_cluster(cluster)
-    context: dict[str, Any] = {"cluster": found, "group_name": group}
+    context: dict[str, Any] = {
+        "cluster": found,
+        "group_name": group,
+        "is_deletion": request.GET.get("before") == "delete",
+    }
     try:
         context["now"] = read_group(found, group)
     except (Refused, ClientError) as error:

@@ -19,7 +19,7 @@ from django.template.loader import render_to_string
 from hermes_console.clusters import Cluster
 from hermes_console.content import LiveContent
 from hermes_console.errors import Trouble
-from hermes_console.operations.configs import retention_in_words
+from hermes_console.operations.configs import retention_in_words, window_in_words
 from hermes_console.operations.topics_catalogue import (
     Show,
     Sort,
@@ -145,6 +145,10 @@ def detail_context(
             topic.setting("retention.bytes"),
             topic.setting("cleanup.policy") or "",
         ),
+        "window_words": window_in_words(
+            topic.setting("delivery.delay.ms"), topic.setting("delivery.ttl.ms")
+        ),
+        "dirty_percent": _dirty_percent(snapshot, topic),
         "partitions": page,
         "readers": readers,
         "span": span,
@@ -152,6 +156,16 @@ def detail_context(
         "series": CHART_LINES,
         "has_chart": count_points(len(topic.partitions)) > 0,
     }
+
+
+def _dirty_percent(snapshot: ClusterSnapshot | None, topic: Topic) -> int | None:
+    """How much of the closed segments of its worst partition waits for compaction; None for a
+    topic that is not compacted, and where nobody tells.
+    """
+    is_told = snapshot is not None and snapshot.storage.node_id is not None
+    if snapshot is None or not is_told or "compact" not in (topic.setting("cleanup.policy") or ""):
+        return None
+    return round(snapshot.storage.dirty_shares.get(topic.name, 0.0) * 100)
 
 
 def is_known_down(snapshot: ClusterSnapshot, now_ms: int) -> bool:
