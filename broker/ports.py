@@ -148,7 +148,9 @@ class Disk(Protocol):
         """For the worker process. The file need not exist yet, or any more."""
 
     def mark(self, path: str) -> None:
-        """An empty file, at once; an existing one is fine. Not synced. Raises DiskFault."""
+        """An empty file, at once, also when no descriptor is left; an existing one is fine. Not
+        synced. Raises DiskFault.
+        """
 
     async def replace_file(self, path: str, content: bytes) -> None:
         """Write aside, sync, rename over `path`, sync the directory: afterwards the old or the new,

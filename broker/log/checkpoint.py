@@ -58,6 +58,7 @@ class Checkpoints:
         "_snapshot_offsets",
         "is_under_way",
         "names_changed",
+        "needs_mark",
         "synced",
         "unsynced_closed",
     )
@@ -76,6 +77,8 @@ class Checkpoints:
         """Grows with every change; a process that was killed may have left one unsynced."""
         self._names_synced = 0
         self.unsynced_closed = found.unsynced_closed
+        self.needs_mark = False
+        """A sync failed, and the next start would not be told."""
 
     @property
     def offset(self) -> int:
@@ -160,6 +163,16 @@ class Checkpoints:
         self._names_synced = max(self._names_synced, mark.names_changed)
         if mark.end_offset > self.synced.offset:
             self.synced = SyncedEnd(mark.end_offset, mark.segments[-1].base_offset, mark.position)
+
+    def mark_failed_sync(self, log: PartitionLog) -> bool:
+        """Tell the next start that a sync failed; False when there is no room for that now."""
+        try:
+            log.disk.mark(f"{log.directory}/{names.SYNC_FAILED}")
+        except DiskFault:
+            self.needs_mark = True
+        else:
+            self.needs_mark = False
+        return not self.needs_mark
 
     async def take(self, log: PartitionLog) -> None:
         """As `PartitionLog.checkpoint`. All of it is captured before the first wait."""

@@ -9,7 +9,6 @@ DiskFull it goes on. One owner, one event loop; `stage`, `flush` and `read` neve
 from __future__ import annotations
 
 from collections.abc import Generator
-from contextlib import suppress
 from typing import Final
 
 from broker.errors import ErrorCode, Refusal
@@ -70,6 +69,8 @@ class PartitionLog:
         """Where that part begins: what replaces its records is looked for in every cleaning."""
         self.positions = PositionCache()
         self.is_in_upkeep = False
+        self.doomed: list[str] = []
+        """Files that left the log and are to be unlinked."""
         self.is_measured = False
         self.checkpoints = Checkpoints(found)
         self.open_segments = OpenSegments()
@@ -316,8 +317,7 @@ class PartitionLog:
     def fail_sync(self, fault: DiskFault) -> None:
         """A sync failed: offline, and the next start is told, since to it all looks well."""
         self.go_offline(fault)
-        with suppress(DiskFault):
-            self.disk.mark(f"{self.directory}/{names.SYNC_FAILED}")
+        self.checkpoints.mark_failed_sync(self)
 
     def check_online(self) -> None:
         """Raises Refusal(KAFKA_STORAGE_ERROR) when the log is offline or closed."""
@@ -587,6 +587,8 @@ class PartitionLog:
             if is_clean and not self._offline_reason:
                 await self.checkpoint()
         finally:
+            if self.checkpoints.needs_mark:
+                self.checkpoints.mark_failed_sync(self)
             self._offline_reason = (
                 self._offline_reason or f"the log of {self.topic}-{self.partition} is closed"
             )

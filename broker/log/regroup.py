@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.log import names
 from broker.log.index import SegmentIndex, Times
-from broker.log.retention import SEGMENT_SUFFIXES, rename_deleted
+from broker.log.retention import SEGMENT_SUFFIXES, rename_deleted, unlink_doomed
 from broker.log.scan import scan
 from broker.log.segment import Segment
 from broker.model import INT32_MAX, NO_TIMESTAMP
@@ -166,7 +166,7 @@ class Group:
             raise
         log.check_online()
         try:
-            renamed = await self._replace(merged, swap)
+            await self._replace(merged, swap)
         except Exception as failure:
             # Only a restart may finish it: until then another exchange would leave this swap
             # behind, and the restart would put it in the place of newer segments.
@@ -177,21 +177,18 @@ class Group:
             await merged.write_index(index_files)
         log.open_segments.touch(merged)
         await self._sync_names()
-        for name in renamed:
-            await log.disk.unlink(name)
+        await unlink_doomed(log, are_names_synced=True)
 
-    async def _replace(self, merged: Segment, swap: str) -> list[str]:
-        """The paths of what may be unlinked."""
+    async def _replace(self, merged: Segment, swap: str) -> None:
         log, group = self.log, self.segments
-        renamed = rename_deleted(log.disk, group[0], SEGMENT_SUFFIXES[1:])
+        log.doomed += rename_deleted(log.disk, group[0], SEGMENT_SUFFIXES[1:])
         for segment in group[1:]:
-            renamed += rename_deleted(log.disk, segment)
+            log.doomed += rename_deleted(log.disk, segment)
         log.replace_segments(group, [merged])
         self._file = None  # it is the log's now
         await self._sync_names()
         log.disk.rename(swap, merged.path())
         merged.users -= 1
-        return renamed
 
     async def _sync_names(self) -> None:
         """Of the log's directory. Without a descriptor others give back theirs, once."""

@@ -33,6 +33,7 @@ async def apply(log: PartitionLog, now_wall_ms: int, high_watermark: int | None)
         return log.log_start_offset
     log.is_in_upkeep = True
     try:
+        await unlink_doomed(log)  # what an earlier deletion had no descriptor for
         log.producers.expire(now_wall_ms)
         limit = (
             log.written_end_offset
@@ -155,13 +156,25 @@ async def delete_segments(log: PartitionLog, doomed: list[Segment]) -> None:
     end = log.segments[log.segments.index(doomed[-1]) + 1].base_offset
     if log.segments[0] is doomed[0]:
         log.log_start_offset = max(log.log_start_offset, end)
-    renamed: list[str] = []
     for segment in doomed:
-        renamed += rename_deleted(log.disk, segment)
+        log.doomed += rename_deleted(log.disk, segment)
         log.replace_segments([segment], [])
-    await log.disk.sync_directory(log.directory)
-    for path in renamed:
+    await unlink_doomed(log)
+
+
+async def unlink_doomed(log: PartitionLog, *, are_names_synced: bool = False) -> None:
+    """Remove the files of segments that left the log, once their new names are durable. Raises
+    DiskFull, DiskFault: the next retention goes on with them.
+    """
+    if not log.doomed:
+        return
+    if not are_names_synced:
+        await log.disk.sync_directory(log.directory)
+    while log.doomed:
+        log.check_online()  # a closed log's directory may be another topic's by now
+        path = log.doomed[0]
         await log.disk.unlink(path)
+        log.doomed.remove(path)
 
 
 def rename_deleted(

@@ -12,6 +12,7 @@ import asyncio
 import errno
 import os
 import shutil
+import stat
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -128,7 +129,7 @@ class SystemDisk:
 
     def mark(self, path: str) -> None:
         with _mapped(path), _present(path):
-            self._at(path).touch()
+            _mark(self._at(path))
 
     async def replace_file(self, path: str, content: bytes) -> None:
         temporary = self._at(f"{path}.{next(self._temporary_numbers)}.tmp")
@@ -496,6 +497,15 @@ def _rewrite(descriptor: int, position: int) -> None:
             written += os.pwrite(descriptor, chunk[written:], position + written)
         position += written
     _fdatasync(descriptor)
+
+
+def _mark(path: Path) -> None:
+    """An empty file, without a descriptor where the system can do that: there may be none left."""
+    with suppress(FileExistsError):
+        try:
+            os.mknod(path, 0o644 | stat.S_IFREG)
+        except PermissionError:  # macOS
+            path.touch()
 
 
 def _sync_directory(path: Path) -> None:

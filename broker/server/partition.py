@@ -42,6 +42,8 @@ _log = structlog.get_logger("hermes.partition")
 
 TO_HIGH_WATERMARK: Final = -1
 """In place of an offset up to which records are deleted."""
+MARK_RETRY_MS: Final = 1_000
+"""After there was no room for the mark of a failed sync."""
 OFFLINE_MESSAGE: Final = "the partition is offline after a storage fault: see the broker's log"
 
 
@@ -490,6 +492,15 @@ class Partition:
             reason=reason,
         )
         self._dismiss(ErrorCode.KAFKA_STORAGE_ERROR)
+        if self._log is not None and self._log.checkpoints.needs_mark:
+            self._around.spawn(self._mark_failed_sync(self._log))
+
+    async def _mark_failed_sync(self, log: PartitionLog) -> None:
+        """Until the next start is told."""
+        while not self.is_deleted:
+            if log.checkpoints.mark_failed_sync(log):
+                return
+            await asyncio.sleep(MARK_RETRY_MS / 1000)
 
     def mark_deleted(self) -> None:
         """The topic is gone: whoever waits is told."""

@@ -41,6 +41,7 @@ class HostFaults:
     """What goes wrong at a host, changed by the nemesis. Probabilities are per operation."""
 
     is_full: bool = False
+    has_room_for_marks: bool = True
     error_probability: float = 0.0
     cold_read_probability: float = 0.05
     worker_death_probability: float = 0.0
@@ -266,6 +267,8 @@ class SimulatedDisk:
         return SimulatedReader(self, path)
 
     def mark(self, path: str) -> None:
+        if not self.image.faults.has_room_for_marks:
+            raise DiskFull(path, "No space left on device")
         if not self.exists(path):
             self._change((*self._place(path), Inode()))
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import resource
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -11,7 +14,7 @@ import pytest
 from broker.errors import ErrorCode, Refusal
 from broker.log.config import LogConfig
 from broker.log.retention import delete_segments
-from broker.ports import DiskFull
+from broker.ports import DiskFault, DiskFull, NoDescriptor
 from tests.log.world import (
     DIRECTORY,
     FOREVER,
@@ -273,3 +276,46 @@ async def test_a_sync_that_began_before_a_deletion_misses_no_file(disk: FaultyDi
     assert log.offline_reason == ""
     assert log.synced_end_offset == log.written_end_offset
     await log.close()
+
+
+async def test_files_that_no_descriptor_was_left_for_go_with_the_next_retention(
+    disk: FaultyDisk,
+) -> None:
+    def refuse() -> None:
+        raise NoDescriptor(DIRECTORY, "injected")
+
+    config = replace(SMALL, retention_bytes=1_500)
+    log = await create(disk, config)
+    await append_rolling(log, 40)
+    await log.checkpoint()
+    disk.at_names = refuse
+    with pytest.raises(NoDescriptor):
+        await log.apply_retention(NOW_MS)
+    disk.at_names = None
+    assert [name for name in disk.list_directory(DIRECTORY) if name.endswith(".deleted")]
+    await log.apply_retention(NOW_MS)
+    assert not [name for name in disk.list_directory(DIRECTORY) if name.endswith(".deleted")]
+    await log.close()
+
+
+async def test_a_failed_sync_is_marked_also_when_no_descriptor_is_left(disk: FaultyDisk) -> None:
+    log = await create(disk)
+    with no_descriptors():
+        with pytest.raises(OSError, match="Too many open files"):
+            (disk.root / "other").open("wb")
+        log.fail_sync(DiskFault(DIRECTORY, "injected"))
+    assert "sync-failed" in disk.list_directory(DIRECTORY)
+    await log.close()
+
+
+@contextlib.contextmanager
+def no_descriptors() -> Iterator[None]:
+    """The process may open no more files."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    spare = os.open("/", os.O_RDONLY)
+    os.close(spare)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (spare, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)

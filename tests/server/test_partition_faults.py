@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from broker.errors import ErrorCode, Refusal
+from broker.log.names import SYNC_FAILED
 from broker.server.partition import Partition
+from broker.simulator.disk import Kept, PowerCut
 from tests.server.group_world import TOPIC, Cluster, simulate
 
 RECORDS = [(b"k", b"v" * 50)]
@@ -66,3 +68,29 @@ def test_a_log_start_that_cannot_be_stored_is_refused_and_nothing_else(
         assert await partition.delete_records(1) == 1
 
     simulate(scenario)
+
+
+def test_a_failed_sync_is_marked_for_the_next_start_once_there_is_room_for_the_mark() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.prepare()
+        partition = partition_of(cluster)
+        mark = f"{partition.log.directory}/{SYNC_FAILED}"
+        faults, image = cluster.host.image.faults, cluster.host.image
+        faults.has_room_for_marks = False
+        answers: list[ErrorCode] = []
+        partition.append_records(RECORDS, answers.append)
+        partition.flush()
+        faults.error_probability = 1.0
+        await cluster.until(lambda: answers == [ErrorCode.KAFKA_STORAGE_ERROR])
+        faults.error_probability = 0.0
+        assert partition.offline_reason is not None
+        assert image.find(mark) is None
+        faults.has_room_for_marks = True
+        await cluster.until(lambda: image.find(mark) is not None)
+        await cluster.restart()  # what could not be synced is written once more
+        assert image.find(mark) is None
+        image.cut_power(PowerCut(0.0, Kept.NOTHING))
+        await cluster.restart()
+        assert partition_of(cluster).log.log_end_offset == 1
+
+    simulate(scenario, {"hermes.durability": "fsync"})
