@@ -182,7 +182,8 @@ class Metrics:
     )
     cleaner_runs_total: Counter = counter(
         "hermes_cleaner_runs_total",
-        "Compactions of a partition: cleaned, nothing (to remove), failed (the next goes on).",
+        "Compactions of a partition: cleaned, nothing (to remove), failed (the next goes on), "
+        "paused (space is low).",
         ("outcome",),
     )
     cleaner_duration_seconds: Histogram = histogram(

@@ -95,6 +95,11 @@ class Checkpoints:
         """What is synced, when the newest snapshot says less."""
         return self.synced if self.synced.offset > self._key[0] else None
 
+    @property
+    def knows_of_gaps(self) -> bool:
+        """Whether a restart is told that offsets may be missing."""
+        return self._key[3] > 0
+
     def is_due(self, log: PartitionLog) -> bool:
         """True when a start after a kill would scan much."""
         is_current = log.active.base_offset == self.segment_base

@@ -19,6 +19,7 @@ from broker.log import cleanable, compaction
 from broker.log.compaction import Span, Survey, Terms
 from broker.log.key_map import capacity_of
 from broker.log.regroup import Group, discard
+from broker.log.retention import CHECKPOINT_ATTEMPTS_MAX
 from broker.log.segment import Segment
 from broker.log.survey import survey as measure_damage
 from broker.log.turns import OthersFirst
@@ -73,11 +74,26 @@ async def clean(
     log.is_in_upkeep = True
     run = _Run(log, worker, now_wall_ms, limits)
     try:
-        await log.checkpoint()  # a start scans from there and expects no gaps behind it
-        await log.checkpoints.drop_others(log)  # nor may it fall back to one before
+        if not await _foretell_gaps(log):
+            return Cleaned()
+        await log.checkpoints.drop_others(log)  # a start may not fall back to one before
         return await run.carry_out()
     finally:
         log.is_in_upkeep = False
+
+
+async def _foretell_gaps(log: PartitionLog) -> bool:
+    """A start scans from the newest checkpoint, and expects no gaps behind it; that there may be
+    some before it is stored before the first is made. False when others always came first.
+    """
+    log.cleaned_end_offset = max(log.cleaned_end_offset, 1)
+    await log.checkpoint()
+    for _ in range(CHECKPOINT_ATTEMPTS_MAX):
+        if log.checkpoints.knows_of_gaps:
+            return True
+        await log.sync()  # the other one ends first
+        await log.checkpoint()
+    return False
 
 
 class _Run:
@@ -105,6 +121,8 @@ class _Run:
         if end <= log.segments[0].base_offset:
             return Cleaned()
         await worker.call(compaction.begin_run, self.run_id)
+        self._leave_lost_ends(end)
+        start = min(start, max(log.passed_over_offset, log.segments[0].base_offset))
         end = await self._survey(start, end)
         pass_count = 0
         while start < end or not pass_count:  # without anything new, tombstones may have to go
@@ -130,6 +148,9 @@ class _Run:
         """
         found = Survey(is_sound=True, next_offset=start, first_open_offset=-1, is_full=False)
         for segment, segment_end in self._closed(start, end):
+            if segment.base_offset in self.damaged:
+                await self.worker.call(compaction.lose_sight, self.run_id, segment_end)
+                continue
             async for position, content, span in self._slices(segment, segment_end, start):
                 found = await self._look_at(content, span, end)
                 if not found.is_sound:
@@ -284,6 +305,18 @@ class _Run:
         self.damaged[segment.base_offset] = (
             f"{where}: the segment is left as it is, and deletions behind it are kept"
         )
+
+    def _leave_lost_ends(self, end: int) -> None:
+        """A segment whose file lost its end stays as it is: in a compacted one nobody could tell
+        the lost offsets from those that were cleaned away.
+        """
+        for segment, _ in self._closed(0, end):
+            if any(found.position == found.end_position for found in segment.damaged):
+                self._pass_over(segment)
+                self.damaged[segment.base_offset] = (
+                    f"{segment.path()}: the end of the file is lost: the segment is left as it is, "
+                    "and deletions behind it are kept"
+                )
 
     def _pass_over(self, segment: Segment) -> None:
         """It may be whole one day, and then hold what was replaced long ago: until then, restarts

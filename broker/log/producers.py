@@ -119,14 +119,21 @@ class ProducerStates:
         """A client's batch was not staged, whatever is wrong with it: those that the producer sent
         behind it have to wait until it comes again, or for another epoch.
         """
-        if len(batch) < HEADER_BYTES:
-            return
-        fields = HEADER.unpack_from(batch)
-        producer_id, epoch, sequence = fields[9:12]
-        if fields[3] == MAGIC and producer_id >= 0 and sequence >= 0:
-            self._note_refused(producer_id, epoch, sequence, now_wall_ms)
+        refused = identity_of(batch)
+        if refused is not None:
+            self.note_refused(*refused, now_wall_ms)
 
-    def _note_refused(self, producer_id: int, epoch: int, sequence: int, now_wall_ms: int) -> None:
+    def unacknowledged(self, offset: int) -> list[tuple[int, int, int]]:
+        """(producer id, epoch, first sequence) of each producer's first known batch at or behind
+        `offset`.
+        """
+        return [
+            (producer_id, epoch, first)
+            for producer_id, (epoch, _, batches) in self.entries.items()
+            for first in [batch[0] for batch in batches if batch[2] >= offset][:1]
+        ]
+
+    def note_refused(self, producer_id: int, epoch: int, sequence: int, now_wall_ms: int) -> None:
         """The earliest of the newest epoch counts."""
         refused = self._refused.pop(producer_id, None)
         if refused is not None and now_wall_ms - refused[2] <= REFUSED_MS_MAX:
@@ -162,7 +169,7 @@ class ProducerStates:
         """Forget everything staged since `mark`: all of it is refused."""
         for producer_id, entry in reversed(self._undo):
             epoch, now_wall_ms, batches = self.entries[producer_id]
-            self._note_refused(producer_id, epoch, batches[-1][0], now_wall_ms)
+            self.note_refused(producer_id, epoch, batches[-1][0], now_wall_ms)
             if entry is None:
                 del self.entries[producer_id]
             else:
@@ -187,6 +194,16 @@ class ProducerStates:
             by_silence = sorted(self.entries, key=lambda key: self.entries[key][1])
             for producer_id in by_silence[: len(self.entries) - PRODUCERS_MAX]:
                 del self.entries[producer_id]
+
+
+def identity_of(batch: Buffer) -> tuple[int, int, int] | None:
+    """(producer id, epoch, first sequence) of an idempotent producer's batch."""
+    if len(batch) < HEADER_BYTES:
+        return None
+    fields = HEADER.unpack_from(batch)
+    producer_id, epoch, sequence = fields[9:12]
+    is_idempotent = fields[3] == MAGIC and producer_id >= 0 and sequence >= 0
+    return (producer_id, epoch, sequence) if is_idempotent else None
 
 
 def _is_after(sequence: int, other: int) -> bool:

@@ -40,11 +40,11 @@ async def apply(log: PartitionLog, now_wall_ms: int, high_watermark: int | None)
             if high_watermark is None
             else min(high_watermark, log.written_end_offset)
         )
-        count = await _expired_count(log, now_wall_ms, limit)
+        count = await expired_count(log, now_wall_ms, limit)
         await _delete_first(log, count)  # before the roll: on a full disk it makes room
         if len(log.segments) == 1 and _is_active_expired(log, now_wall_ms, limit):
             await log.roll(now_wall_ms)
-            await _delete_first(log, await _expired_count(log, now_wall_ms, limit))
+            await _delete_first(log, await expired_count(log, now_wall_ms, limit))
         if log.checkpoints.is_due(log):
             await log.checkpoint()
     finally:
@@ -81,7 +81,7 @@ def stored_start(log: PartitionLog) -> int:
     return max(log.checkpoints.log_start_offset, log.segments[0].base_offset)
 
 
-async def _expired_count(log: PartitionLog, now_wall_ms: int, limit: int) -> int:
+async def expired_count(log: PartitionLog, now_wall_ms: int, limit: int) -> int:
     """How many of the oldest segments may go; never the active one, nor one that ends beyond
     `limit`.
     """

@@ -13,7 +13,7 @@ from broker.log import names
 from broker.log.damage import DamagedRange
 from broker.log.index import SegmentIndex, Times, decode_indexes, encode_index, encode_time_index
 from broker.model import INT32_MAX
-from broker.ports import Disk, DiskFault, DiskFile
+from broker.ports import Disk, DiskFault, DiskFile, DiskFull
 
 
 class IndexFiles(NamedTuple):
@@ -216,6 +216,9 @@ class Segment:
             file = await self.disk.create(path)
             try:
                 file.append([content])
+            except DiskFull:
+                await self.disk.unlink(path)  # room is what is short
+                raise
             finally:
                 file.close()
         if files.log_bytes >= self._indexed_bytes:

@@ -16,6 +16,7 @@ import structlog
 from broker.errors import Refusal
 from broker.log.directory import empty_trash
 from broker.log.open_segments import measure
+from broker.log.retention import expired_count
 from broker.ports import DiskFault, DiskFull, NoDescriptor
 from broker.server.cleaning import Cleaning
 from broker.server.partition import Partition
@@ -56,6 +57,10 @@ class Maintenance:
         if len(log.segments) > 1 and log.segments[1].base_offset <= log.log_start_offset:
             self._broker.spawn(self._attend(partition, self._retain))
 
+    def retain_one_soon(self, partition: Partition) -> None:
+        """Compaction gave way to it."""
+        self._broker.spawn(self._attend(partition, self._retain))
+
     def retain_all_soon(self) -> None:
         """Space is low: what retention allows to go need not wait for the next round."""
         self._broker.spawn(self._round(self._retain))
@@ -90,6 +95,12 @@ class Maintenance:
             await self._roll(partition)
         log, metrics = partition.log, self._broker.metrics
         await measure(log)
+        if log.is_in_upkeep:
+            if self._broker.space.is_low and await expired_count(
+                log, now_wall_ms, partition.high_watermark
+            ):
+                self._cleaning.give_way(partition)
+            return
         size_before, count_before = log.log_size(), len(log.segments)
         await log.apply_retention(now_wall_ms, high_watermark=partition.high_watermark)
         partition.check_log_start()

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 
+from broker.errors import ErrorCode
 from broker.log.directory import move_to_trash, partition_directory
 from broker.log.names import LOG, PARTITION_FILE
 from broker.log.partition_file import read_identity
 from broker.log.partition_log import PartitionLog
 from broker.model import TopicId
-from broker.ports import DiskFault, DiskFull, NoDescriptor
+from broker.ports import Buffer, DiskFault, DiskFull, NoDescriptor
 from broker.server.acks import OnDone
+from broker.server.forsaken import Forsaken
 from broker.server.limits import LogLines
 from broker.server.log_settings import log_config
 from broker.server.partition import ParkedFetch, Partition, Surroundings
@@ -56,6 +58,7 @@ class PartitionRegistry:
         self._by_name: dict[tuple[str, int], Partition] = {}
         self._by_id: dict[tuple[bytes, int], Partition] = {}
         self._full_lines = LogLines()
+        self._forsaken = Forsaken()
 
     def __len__(self) -> int:
         return len(self._by_name)
@@ -73,6 +76,14 @@ class PartitionRegistry:
         if isinstance(topic, str):
             return self._by_name.get((topic, index))
         return self._by_id.get((topic, index))
+
+    def note_refused(self, topic: str, index: int, batch: Buffer | None, now_wall_ms: int) -> None:
+        """A batch was for a partition that is not there, or no longer the one it was meant for."""
+        present = self.get(topic, index)
+        if present is None:
+            self._forsaken.on_refused(topic, index, batch, now_wall_ms)
+        elif batch is not None:
+            present.on_refused(batch, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, now_wall_ms)
 
     def all(self) -> Iterator[Partition]:
         """Every partition, internal ones included, in no particular order; a snapshot."""
@@ -144,6 +155,8 @@ class PartitionRegistry:
         """
         gone = [partition for partition in self.all() if partition.topic_id == topic.topic_id]
         for partition in gone:
+            if not partition.is_offline:
+                self._forsake(partition)
             self._by_name.pop((partition.topic, partition.index), None)
             self._by_id.pop((partition.topic_id, partition.index), None)
             self._broker.synced_ends.forget(partition.topic_id, partition.index)
@@ -157,6 +170,12 @@ class PartitionRegistry:
         self._broker.metrics.bytes_out_total.forget(topic=topic.name)
         await move_to_trash(self._broker.disk, topic.name, topic.topic_id)
         self._broker.maintenance.empty_trash_soon()
+
+    def _forsake(self, partition: Partition) -> None:
+        """Whoever waits there is refused, and sends it again."""
+        now_wall_ms = self._broker.clock.wall_ms()
+        for batch in partition.log.producers.unacknowledged(partition.high_watermark):
+            self._forsaken.note(partition.topic, partition.index, batch, now_wall_ms)
 
     def configure_topic(self, topic: Topic) -> None:
         """The topic's settings changed: every later batch is judged by the new ones."""
@@ -208,6 +227,7 @@ class PartitionRegistry:
         if log is not None:
             log.open_segments.make_room = self.close_idle_files
             self._broker.synced_ends.add(log)
+            self._forsaken.hand_over(topic.name, index, log.producers)
         self._by_name[topic.name, index] = partition
         self._by_id[topic.topic_id, index] = partition
         return partition

@@ -35,6 +35,10 @@ UNCHECKED_BYTES_MIN: Final = 64 << 10
 """…this much at any rate…"""
 UNCHECKED_BYTES_MAX: Final = 16 << 20
 """…and this at most: others fill the disk, too."""
+CLEANING_SHARE: Final = 2
+"""One part in so many of the mark is free at least while segments are compacted: what a cleaning
+writes is there before what it replaces goes.
+"""
 RETAIN_MS: Final = 10_000
 """While space is low, retention runs this often."""
 
@@ -85,6 +89,13 @@ class DiskSpace:
             self._tell(free_bytes, mark_bytes)
         self.unchecked_bytes = unchecked_bytes(free_bytes - mark_bytes)
         return check_interval_ms(free_bytes - mark_bytes)
+
+    def has_room_to_clean(self, needed_bytes: int) -> bool:
+        """Whether a cleaning that writes so much more may go on. Raises DiskFault."""
+        if not self.is_low:
+            return True
+        free_bytes = self._broker.disk.free_bytes() - needed_bytes
+        return free_bytes >= self.mark_bytes // CLEANING_SHARE
 
     def _tell(self, free_bytes: int, mark_bytes: int) -> None:
         if self.is_low:

@@ -41,6 +41,8 @@ class HostFaults:
     """What goes wrong at a host, changed by the nemesis. Probabilities are per operation."""
 
     is_full: bool = False
+    free_bytes: int = TOTAL_BYTES // 2
+    """While the disk is not full."""
     has_room_for_marks: bool = True
     error_probability: float = 0.0
     cold_read_probability: float = 0.05
@@ -346,7 +348,7 @@ class SimulatedDisk:
             self._change((*self._place(path), None))
 
     def free_bytes(self) -> int:
-        return 0 if self.image.faults.is_full else TOTAL_BYTES // 2
+        return 0 if self.image.faults.is_full else self.image.faults.free_bytes
 
     def total_bytes(self) -> int:
         return TOTAL_BYTES

@@ -130,15 +130,21 @@ class Machine:
         self.flip_count = 0
         self._seen: set[tuple[object, ...]] = set()
 
-    def run(self, config: LogConfig, prepare: Change, change: Change) -> None:
-        """Crash everywhere in `change`, which follows `prepare`."""
+    def run(
+        self, config: LogConfig, prepare: Change, change: Change, *, recovery_share: int = 1
+    ) -> None:
+        """Crash everywhere in `change`, which follows `prepare`, and in one of `recovery_share`
+        recoveries.
+        """
         try:
-            self.loop.run_until_complete(self._run(config, prepare, change))
+            self.loop.run_until_complete(self._run(config, prepare, change, recovery_share))
         finally:
             self.loop.end()
         assert not self.loop.unhandled
 
-    async def _run(self, config: LogConfig, prepare: Change, change: Change) -> None:
+    async def _run(
+        self, config: LogConfig, prepare: Change, change: Change, recovery_share: int
+    ) -> None:
         image = DiskImage(self.random)
         image.faults.latency_s_max = 0.0
         book = Book(config)
@@ -157,10 +163,18 @@ class Machine:
         await change(book, log)
         moments.append(Moment(self._clone(image), book.copy()))
         self.moment_count = len(moments)
+        crash_count = 0
         for moment in moments:
             for crashed in self._crashes(moment, CUTS):
-                await self._recover_damaged(crashed)
-                await self._recover_everywhere(crashed)
+                crash_count += 1
+                if crash_count % 2:
+                    await self._recover_damaged(crashed)
+                else:
+                    await self._check_as_deleted(crashed.image, crashed.book)
+                if crash_count % recovery_share == 0:
+                    await self._recover_everywhere(crashed)
+                else:
+                    await check(await self._open(crashed.image, crashed.book), crashed.book)
 
     async def _recover_damaged(self, crashed: Moment) -> None:
         """With a bit flipped below the synced end, behind every snapshot: one record is refused."""
@@ -207,6 +221,15 @@ class Machine:
                 opened = await self._open(again.image, again.book)
                 await check(opened, again.book)
                 assert len(_kept_aside(opened)) >= len(_kept_aside(log))
+
+    async def _check_as_deleted(self, image: DiskImage, book: Book) -> None:
+        """The policy may be another one after the crash: what compaction left out is no damage."""
+        if book.config.is_compacted:
+            config = replace(book.config, cleanup_policy=frozenset({"delete"}))
+            disk = self._disk(self._clone(image))
+            log = await PartitionLog.open(disk, DIRECTORY, config, NOW_MS, book.synced)
+            assert await read_from(log, log.log_start_offset)
+            assert all(EXPECTED_DAMAGE.search(damage) for damage in log.damage), log.damage
 
     def _crashes(self, moment: Moment, cuts: tuple[PowerCut | None, ...]) -> Iterator[Moment]:
         """The moment after each kind of crash, as far as it was not met before."""

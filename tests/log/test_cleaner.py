@@ -10,23 +10,27 @@ from typing import Any, TypeVar
 
 import pytest
 
+from broker.errors import ErrorCode
 from broker.log import compaction
 from broker.log.cleanable import dirty_ratio, is_due, is_roll_due
 from broker.log.cleaner import CleanLimits
 from broker.log.config import LogConfig
 from broker.log.partition_log import PartitionLog
+from broker.log.survey import damaged_ranges
 from broker.model import INT32_MAX, INT64_MAX
 from broker.ports import DiskFull, WorkerFault
 from broker.records.build import NewRecord
 from broker.records.iterate import Record, iterate_batches, iterate_records
 from tests.log.compaction_model import ABORT, append_batch, append_marker, data_of
 from tests.log.world import (
+    FOREVER,
     NOW_MS,
     FaultyDisk,
     InlineWorker,
     append_keyed,
     create,
     read_from,
+    refusal_of,
     reopen,
 )
 
@@ -234,6 +238,7 @@ async def reopen_after_kill(disk: FaultyDisk, log: PartitionLog) -> PartitionLog
 async def test_a_full_disk_during_a_clean_leaves_no_file_behind(disk: FaultyDisk) -> None:
     log = await create(disk, CONFIG)
     await fill(log, 60, keys=40)
+    await log.clean(WORKER, NOW_MS, CleanLimits(high_watermark=0))  # its checkpoint is there
     before = await read_from(log, 0)
     names = disk.list_directory(log.directory)
     disk.fail_append = (20, DiskFull)
@@ -463,4 +468,30 @@ async def test_a_transaction_that_is_open_holds_the_cleaner_back(disk: FaultyDis
     after = await data_of(log)
     assert b"open" not in [record.value for record in after]
     assert set(newest(after)) == set(before)
+    await log.close()
+
+
+async def test_a_lost_end_of_a_segment_is_still_named_after_cleanings_and_restarts(
+    disk: FaultyDisk,
+) -> None:
+    log = await create(disk, CONFIG)
+    await fill(log, 4)
+    end = log.log_end_offset
+    await log.close()
+    path = disk.root / log.active.path()
+    path.write_bytes(path.read_bytes()[: log.log_size() * 3 // 4])  # where a batch begins
+    log = await reopen(disk, CONFIG)
+    (lost,) = damaged_ranges(log)
+    assert (lost.offset, lost.end_offset) == (end - 1, end)
+    for _ in range(2):
+        await fill(log, 30)
+        assert (await log.clean(WORKER, NOW_MS)).is_changed
+        assert "lost" in log.uncleanable_reason
+        assert damaged_ranges(log) == [lost]
+        assert refusal_of(log.read, end - 1, 100, FOREVER, at_least_one=True) == (
+            ErrorCode.CORRUPT_MESSAGE
+        )
+        await log.close()
+        log = await reopen(disk, CONFIG)
+    assert len(newest(await read_from(log, end))) == 7
     await log.close()

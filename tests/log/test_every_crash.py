@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from broker.log.cleaner import CleanLimits
 from broker.log.config import LogConfig
 from broker.log.partition_log import PartitionLog
 from tests.log.crashing import Book, Change, Machine
@@ -71,10 +72,22 @@ async def delete_records(book: Book, log: PartitionLog) -> None:
 
 
 async def compact(book: Book, log: PartitionLog) -> None:
+    await clean(book, log, CleanLimits())
+
+
+async def compact_in_passes(book: Book, log: PartitionLog) -> None:
+    """With memory for two keys at a time."""
+    assert await clean(book, log, CleanLimits(dedupe_buffer_bytes=70)) > 1
+
+
+async def clean(book: Book, log: PartitionLog, limits: CleanLimits) -> int:
+    """How many passes it took."""
     book.start_max = log.active.base_offset  # where no older value is the newest of its key
-    assert await log.clean(InlineWorker(), NOW_MS)
+    cleaned = await log.clean(InlineWorker(), NOW_MS, limits)
+    assert cleaned.is_changed
     book.append(log)
     await book.sync(log)
+    return cleaned.pass_count
 
 
 @pytest.mark.parametrize(
@@ -96,3 +109,10 @@ def test_a_crash_after_any_step_and_after_any_step_of_its_recovery_loses_nothing
     assert machine.moment_count > 5
     assert machine.recovery_count > 500
     assert machine.flip_count > 5
+
+
+def test_a_crash_after_any_step_of_a_compaction_in_passes_loses_nothing_synced() -> None:
+    machine = Machine()
+    machine.run(COMPACTED, fill, compact_in_passes, recovery_share=9)
+    assert machine.moment_count > 50
+    assert machine.recovery_count > 500

@@ -93,6 +93,8 @@ def _stage(
         raise Refusal(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, TRANSACTIONS_MISSING)
     partition = connection.broker.partitions.get(topic, index)
     if partition is None or opened_for not in (None, partition):
+        partitions = connection.broker.partitions
+        partitions.note_refused(topic, index, records, connection.now_wall_ms)
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if partition.is_internal:
         raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is written by the broker alone")
