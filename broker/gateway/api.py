@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -18,6 +19,7 @@ from aiohttp import web
 
 from broker.config.gateway import GatewaySettings
 from broker.gateway.access_log import AccessLog
+from broker.gateway.columns import parse_messages
 from broker.gateway.health import Health
 from broker.gateway.hosts import Hosts
 from broker.gateway.lane import Answer as Stored
@@ -49,15 +51,17 @@ from broker.headers import TRACEPARENT
 from broker.metrics import Distribution, GatewayMetrics, Value
 from broker.model import INT32_MAX, INT64_MAX, TopicPartition, format_uuid
 from broker.ports import Clock, IdSource
-from broker.records.build import encode_varint
 
 JSON: Final = "application/json"
 GROUP_BYTES_MAX: Final = 249
 WAIT_MS_DEFAULT: Final = 0
+SLICE: Final = 100
+"""Messages of a batch that are looked at before other requests have their turn."""
 FETCH_FIELDS: Final = ("topic", "partition", "offset", "maxMessages", "maxBytes", "waitMs")
 COMMIT_FIELDS: Final = ("group", "topic", "partition", "offset")
 
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}\Z")
+_quote: Final = json.encoder.encode_basestring_ascii  # what json.dumps calls for a text
 _log = structlog.get_logger("hermes.gateway")
 
 
@@ -255,12 +259,12 @@ async def put_messages(api: Api, request: web.BaseRequest) -> Reply:
     """PUT /api/v1/messages: one message, or a batch of them."""
     services = api.ready()
     document = await api.read_json(request)
-    trace = request.headers.get("traceparent")
+    trace = _trace_row(request.headers.get("traceparent"))
     if type(document) is dict and "messages" in document:
         return await _put_batch(api, services, document, trace)
-    message = _traced(parse_message(document), trace)
+    message = parse_message(document, trace=trace)
     ids: list[str] = []
-    (outcome,) = await services.putting.put((message,), 1, ids)
+    (outcome,) = await services.putting.put(((message,),), 1, ids)
     if type(outcome) is not Stored:
         raise outcome if isinstance(outcome, Problem) else _unknown(api, ids[0])
     text = _stored_text(message.topic, ids[0], outcome)
@@ -268,19 +272,20 @@ async def put_messages(api: Api, request: web.BaseRequest) -> Reply:
 
 
 async def _put_batch(
-    api: Api, services: Services, document: dict[str, Any], trace: str | None
+    api: Api, services: Services, document: dict[str, Any], trace: bytes | None
 ) -> Reply:
     rows, topic, acks = parse_batch(document, api.settings.batch_messages_max)
+    count = len(rows)
     ids: list[str] = []
     topics: list[str | None] = []
     given: dict[int, str | None] = {}
-    messages = _parsed(rows, topic, acks, trace, topics, given)
-    outcomes = await services.putting.put(messages, len(rows), ids)
-    parts = []
+    parts = _parsed(rows, topic, acks, trace, topics, given)
+    outcomes = await services.putting.put(parts, count, ids)
+    texts = []
     failed = 0
     for index, (sent_to, message_id, outcome) in enumerate(zip(topics, ids, outcomes, strict=True)):
         if type(outcome) is Stored and sent_to is not None:
-            parts.append(_stored_text(sent_to, message_id, outcome))
+            texts.append(_stored_text(sent_to, message_id, outcome))
             continue
         refusal = outcome if isinstance(outcome, Problem) else _unknown(api, message_id)
         api.metrics.problems_total.add(1, code=refusal.kind.code)
@@ -289,9 +294,9 @@ async def _put_batch(
         if "field" in found and sent_to is not None:
             found["field"] = f"messages[{index}].{found['field']}"
         item = {"messageId": message_id or given[index], "problem": found}
-        parts.append(json.dumps(item))
-    counts = f'"stored":{len(parts) - failed},"failed":{failed}'
-    text = f'{{"results":[{",".join(parts)}],{counts}}}'
+        texts.append(json.dumps(item))
+    counts = f'"stored":{count - failed},"failed":{failed}'
+    text = f'{{"results":[{",".join(texts)}],{counts}}}'
     return Reply(207 if failed else 200, text.encode())
 
 
@@ -299,24 +304,32 @@ def _parsed(
     rows: list[Any],
     topic: str | None,
     acks: int,
-    trace: str | None,
+    trace: bytes | None,
     topics: list[str | None],
     given: dict[int, str | None],
-) -> Iterator[Message | Problem]:
-    """Each row's message, or what is wrong with it. `topics` gets where it goes, None when it
-    cannot be read; then `given` has its id. A row is let go when it was looked at: what lives
-    through a request is what the collector looks through.
+) -> Iterator[Sequence[Message | Problem]]:
+    """Each row's message, or what is wrong with it, `SLICE` rows at a time. `topics` gets where
+    they go, None where that cannot be read; then `given` has the id. A row is let go when it was
+    looked at: what lives through a request is what the collector looks through.
     """
-    for index, row in enumerate(rows):
-        rows[index] = None
-        found: Message | Problem
-        try:
-            found = _traced(parse_message(row, topic=topic, acks=acks), trace)
-            topics.append(found.topic)
-        except Problem as problem:
-            found = problem.inside(f"messages[{index}]")
-            topics.append(None)
-            given[index] = _given_id(row)
+    for begin in range(0, len(rows), SLICE):
+        part = rows[begin : begin + SLICE]
+        rows[begin : begin + SLICE] = repeat(None, len(part))
+        usual = parse_messages(part, topic=topic, acks=acks, trace=trace)
+        if usual is not None:
+            topics += [message.topic for message in usual]
+            yield usual
+            continue
+        found: list[Message | Problem] = []
+        for index, row in enumerate(part, begin):
+            try:
+                message = parse_message(row, topic=topic, acks=acks, trace=trace)
+                found.append(message)
+                topics.append(message.topic)
+            except Problem as problem:
+                found.append(problem.inside(f"messages[{index}]"))
+                topics.append(None)
+                given[index] = _given_id(row)
         yield found
 
 
@@ -329,17 +342,16 @@ def _given_id(row: Any) -> str | None:
 def _stored_text(topic: str, message_id: str, answer: Stored) -> str:
     """The document of an answer; a topic's name needs no escapes."""
     partition, at, seen, is_duplicate = answer
-    if at >= 0 and seen >= 0 and not is_duplicate and message_id.isalnum():  # nearly all
+    if at >= 0 and seen >= 0 and not is_duplicate:  # nearly all
         return (
             f'{{"topic":"{topic}","partition":{partition},"queueOffset":"{at}",'
-            f'"messageId":"{message_id}","highWatermark":"{seen}","duplicate":false}}'
+            f'"messageId":{_quote(message_id)},"highWatermark":"{seen}","duplicate":false}}'
         )
     offset = f'"{at}"' if at >= 0 else "null"
     watermark = f'"{seen}"' if seen >= 0 else "null"
-    shown = f'"{message_id}"' if message_id.isalnum() else json.dumps(message_id)
     return (
         f'{{"topic":"{topic}","partition":{partition},"queueOffset":{offset},'
-        f'"messageId":{shown},"highWatermark":{watermark},'
+        f'"messageId":{_quote(message_id)},"highWatermark":{watermark},'
         f'"duplicate":{"true" if is_duplicate else "false"}}}'
     )
 
@@ -357,17 +369,11 @@ def _unknown(api: Api, message_id: str) -> Problem:
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}\Z")
 
 
-_TRACE_ROW: Final = encode_varint(len(TRACEPARENT.name)) + TRACEPARENT.name.encode()
-
-
-def _traced(message: Message, trace: str | None) -> Message:
-    """With the caller's trace as a record header, unless the message has one or it is none."""
+def _trace_row(trace: str | None) -> bytes | None:
+    """The caller's trace as a record header, unless it is none."""
     if trace is None or _TRACEPARENT.match(trace) is None:
-        return message
-    if any(row.startswith(_TRACE_ROW) for row in message.headers):
-        return message
-    row = header_row(TRACEPARENT.name.encode(), trace.encode())
-    return message._replace(headers=[*message.headers, row])
+        return None
+    return header_row(TRACEPARENT.name.encode(), trace.encode())
 
 
 async def fetch_messages(api: Api, request: web.BaseRequest) -> Reply:

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
@@ -29,6 +30,8 @@ IDS: Final = b"ids"
 FORMAT_VERSION: Final = 1
 IDS_OF_RECORD_MAX: Final = 8_000
 CLAIMS_OF_RECORD_MAX: Final = 500
+TOPICS_KEPT: Final = 1_024
+"""Topics whose salt is remembered."""
 
 _ANSWER: Final = struct.Struct(">iqq16s")
 _ENTRY: Final = struct.Struct(">16s16sqqq")
@@ -87,8 +90,27 @@ def id_key(topic: str, topic_id: bytes, message_id: bytes) -> bytes:
     """16 bytes for an id on a topic. A topic that was deleted and created again is another one,
     where the cluster has topic ids.
     """
+    digest = _salted(topic, topic_id).copy()
+    digest.update(message_id)
+    return digest.digest()
+
+
+def id_keys(topic: str, topic_id: bytes, message_ids: Iterable[bytes]) -> list[bytes]:
+    """`id_key` of each of the ids."""
+    salted = _salted(topic, topic_id)
+    keys = []
+    for message_id in message_ids:
+        digest = salted.copy()
+        digest.update(message_id)
+        keys.append(digest.digest())
+    return keys
+
+
+@lru_cache(TOPICS_KEPT)
+def _salted(topic: str, topic_id: bytes) -> blake2b:
+    """Copied for each id: that costs less than to begin with the salt."""
     salt = topic_id if topic_id != NO_TOPIC_ID else blake2b(topic.encode(), digest_size=16).digest()
-    return blake2b(message_id, digest_size=16, key=salt).digest()
+    return blake2b(digest_size=16, key=salt)
 
 
 class IdIndex:
@@ -111,6 +133,10 @@ class IdIndex:
             if key in generation:
                 return True
         return False
+
+    def has_none(self, keys: Set[bytes]) -> bool:
+        """Whether all of the ids are unknown."""
+        return all(each.keys().isdisjoint(keys) for each in self._newest_first)
 
     def find(self, key: bytes) -> FirstAnswer | None:
         """The first answer, None for an id that is not known."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from broker.gateway.ids import EntryRow
@@ -70,42 +71,64 @@ class Call:
 
 class Put:
     """A record on its way. `body` is encoded; `is_kept` says that its id will be remembered (no
-    client can repeat one that the gateway made).
+    client can repeat one that the gateway made). `call` is who sent it, and waits for the outcome
+    at `index`; None when nobody does. `repeats` are those who sent it too, later.
     """
 
-    __slots__ = ("_call", "_index", "_repeats", "body", "digest", "id_key", "is_kept", "size")
+    __slots__ = ("body", "call", "digest", "id_key", "index", "is_kept", "repeats", "size")
 
-    def __init__(self, body: bytes, id_key: bytes, digest: bytes, *, is_kept: bool) -> None:
+    def __init__(
+        self,
+        body: bytes,
+        id_key: bytes,
+        digest: bytes,
+        call: Call | None,
+        index: int,
+        *,
+        is_kept: bool,
+    ) -> None:
         self.body = body
         self.size = len(body) + RECORD_OVERHEAD_BYTES
         self.id_key = id_key
         self.digest = digest
         self.is_kept = is_kept
-        self._call: Call | None = None
-        self._index = 0
-        self._repeats: list[tuple[Call, int]] | None = None
-
-    def answer(self, call: Call, index: int) -> None:
-        """`call` is who sent it, and waits for its outcome."""
-        self._call, self._index = call, index
+        self.call = call
+        self.index = index
+        self.repeats: list[tuple[Call, int]] | None = None
 
     def repeat(self, call: Call, index: int) -> None:
         """`call` sent it too, later."""
-        if self._repeats is None:
-            self._repeats = []
-        self._repeats.append((call, index))
+        if self.repeats is None:
+            self.repeats = []
+        self.repeats.append((call, index))
 
     def finish(self, outcome: Outcome) -> None:
         """Tell everyone who waits; those who came later learn that theirs is a duplicate."""
-        if self._call is not None:
-            self._call.finish(self._index, outcome)
-            self._call = None
-        if self._repeats is not None:
-            repeats, self._repeats = self._repeats, None
+        if self.call is not None:
+            self.call.finish(self.index, outcome)
+            self.call = None
+        if self.repeats is not None:
+            repeats, self.repeats = self.repeats, None
             if isinstance(outcome, Answer):
                 outcome = outcome._replace(is_duplicate=True)
             for call, index in repeats:
                 call.finish(index, outcome)
+
+
+def finish_all(puts: Sequence[Put], answers: Sequence[Answer]) -> None:
+    """`Put.finish` of each with its answer; written out, since most puts are as simple as this."""
+    for put, answer in zip(puts, answers, strict=True):
+        call = put.call
+        if call is None or put.repeats is not None:
+            put.finish(answer)
+            continue
+        put.call = None
+        outcomes, index = call.outcomes, put.index
+        if outcomes[index] is None:
+            outcomes[index] = answer
+            call.left -= 1
+            if call.left == 0 and not call.future.done():
+                call.future.set_result(None)
 
 
 class Batch:
@@ -168,6 +191,23 @@ class Lane:
             self.queue.append(last)
         last.puts.append(put)
         last.size += put.size
+
+    def extend(self, puts: Sequence[Put], acks: int, now_ms: float) -> int:
+        """Append all of them; their bytes."""
+        last = self.queue[-1] if self.queue else None
+        size = sum([put.size for put in puts])
+        if (
+            last is not None
+            and not last.is_closed
+            and last.acks == acks
+            and last.size + size <= BATCH_BYTES_MAX
+        ):
+            last.puts += puts
+            last.size += size
+        else:
+            for put in puts:
+                self.append(put, acks, now_ms)
+        return size
 
     def identify(self, producer_id: int, producer_epoch: int) -> None:
         """Write as this producer from now on. A batch that waits is numbered anew."""

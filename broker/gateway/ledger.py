@@ -371,8 +371,7 @@ class Ledger:
         call = Call(len(rows), loop.create_future(), float("inf"))
         now_ms = self._clock.monotonic_ms()
         for position, (kind, value) in enumerate(rows):
-            put = Put(encode_body(kind, value, ()), b"", b"", is_kept=False)
-            put.answer(call, position)
+            put = Put(encode_body(kind, value, ()), b"", b"", call, position, is_kept=False)
             self._lane.append(put, -1, now_ms)
             self._sender.on_appended(self._lane, put.size)
         await call.future
@@ -392,7 +391,7 @@ class Ledger:
         lane.identify(self._owner.producer_id, epoch)
         batch = Batch(-1, self._clock.monotonic_ms())
         value = encode_owner(self._owner)
-        batch.puts.append(Put(encode_body(OWNER, value, ()), b"", b"", is_kept=False))
+        batch.puts.append(Put(encode_body(OWNER, value, ()), b"", b"", None, 0, is_kept=False))
         batch.is_closed = True
         lane.queue.appendleft(batch)
 

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from broker.gateway.problem import Problem
 from broker.headers import MESSAGE_ID, TRACEPARENT
-from broker.records.build import encode_varint
+from broker.records.build import VARINTS, encode_varint
 
 MESSAGE_ID_BYTES_MAX: Final = 256
 KEY_BYTES_MAX: Final = 32_768
@@ -35,11 +35,14 @@ TOPIC_LENGTH_MAX: Final = 249
 NAMES_KEPT: Final = 4_096
 """Topics and header names whose check is remembered."""
 
+NO_CONTENT: Final = hashlib.blake2b(digest_size=DIGEST_BYTES)
+"""Copied for each message: that costs less than its parameters."""
+
 _ABSENT: Final = object()
 _ID_NAME: Final = MESSAGE_ID.name.encode()
 _ID_START: Final = encode_varint(len(_ID_NAME)) + _ID_NAME
+_NO_HEADERS: Final = (encode_varint(1) + _ID_START, b"")
 _NULL: Final = encode_varint(-1)
-_blake2b: Final = hashlib.blake2b
 _a2b_base64: Final = binascii.a2b_base64
 _new: Final = tuple.__new__  # what a NamedTuple's constructor calls, without its Python frame
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}\Z")
@@ -48,16 +51,20 @@ _LINE_BREAK: Final = re.compile("[\x00\r\n]")
 _KNOWN: Final = frozenset(FIELDS)
 
 
+Headers = tuple[bytes, bytes]
+
+
 class Message(NamedTuple):
-    """One message to store. `message_id` is None when the client gave none; `content` and `headers`
-    are key and value, and header rows, as a record holds them; `digest` tells it from others.
+    """One message to store. `message_id` is None when the client gave none; `content` is key and
+    value, `headers` how a record's headers begin and how they go on behind the id, all as a record
+    holds it; `digest` tells it from others.
     """
 
     topic: str
     key: bytes | None
     message_id: bytes | None
     content: bytes
-    headers: list[bytes]
+    headers: Headers
     acks: int
     digest: bytes
 
@@ -71,8 +78,12 @@ def parse_json(body: bytes) -> Any:
         raise Problem("INVALID_REQUEST", f"the body must be one JSON document{place}") from None
 
 
-def parse_message(document: Any, *, topic: str | None = None, acks: int = -1) -> Message:
-    """One message; `topic` and `acks` stand in for fields that it does not have. Raises Problem."""
+def parse_message(
+    document: Any, *, topic: str | None = None, acks: int = -1, trace: bytes | None = None
+) -> Message:
+    """One message; `topic` and `acks` stand in for fields that it does not have. The header row
+    `trace` becomes its last, unless it has a trace of its own. Raises Problem.
+    """
     if type(document) is not dict:
         raise Problem("INVALID_REQUEST", "a message must be an object")
     if not _KNOWN.issuperset(document):
@@ -88,14 +99,15 @@ def parse_message(document: Any, *, topic: str | None = None, acks: int = -1) ->
     key = document.get("shardingKey")
     if key is not None:
         key = _text_bytes(key, "shardingKey", KEY_BYTES_MAX)
-    headers = document.get("headers")
-    rows: list[bytes] = []
-    counted = b""
-    if headers is not None:
-        rows, counted = _parse_headers(headers)
+    given = document.get("headers")
+    if given is None and trace is None:
+        headers, counted = _NO_HEADERS, b""
+    else:
+        headers, counted = parse_headers({} if given is None else given, trace)
     content = encode_content(key, _parse_body(document))
-    digest = _blake2b(content + counted, digest_size=DIGEST_BYTES).digest()
-    return _new(Message, (topic, key, message_id, content, rows, acks, digest))
+    digest = NO_CONTENT.copy()
+    digest.update(content + counted)
+    return _new(Message, (topic, key, message_id, content, headers, acks, digest.digest()))
 
 
 def parse_batch(document: Mapping[str, Any], count_max: int) -> tuple[list[Any], str | None, int]:
@@ -149,16 +161,31 @@ def check_text(value: Any, field: str, bytes_max: int) -> bytes:
         raise _wrong(field, "must be a text that is not empty")
     if len(value) <= bytes_max and value.isascii() and value.isprintable():
         return value.encode()
-    if not value.isprintable() and _CONTROL.search(value):
+    if has_control(value):
         raise _wrong(field, "must not hold control characters such as line breaks")
     return _text_bytes(value, field, bytes_max)
 
 
+def has_control(text: str) -> bool:
+    """Whether there are control characters in it, such as line breaks."""
+    return not text.isprintable() and _CONTROL.search(text) is not None
+
+
 def encode_body(message: Message, message_id: bytes) -> bytes:
     """A record's key, value and headers, its id among them."""
-    rows = message.headers
-    count, size = encode_varint(len(rows) + 1), encode_varint(len(message_id))
-    return b"".join((message.content, count, _ID_START, size, message_id, *rows))
+    start, rest = message.headers
+    return b"".join((message.content, start, encode_varint(len(message_id)), message_id, rest))
+
+
+def encode_bodies(
+    contents: Sequence[bytes], headers: Sequence[Headers], message_ids: Sequence[bytes]
+) -> list[bytes]:
+    """`encode_body` of many messages."""
+    join, sizes = b"".join, VARINTS
+    return [
+        join((content, start, sizes[len(message_id)], message_id, rest))
+        for content, (start, rest), message_id in zip(contents, headers, message_ids, strict=True)
+    ]
 
 
 def encode_content(key: bytes | None, value: bytes | None) -> bytes:
@@ -188,7 +215,7 @@ def content_digest(
     rows = [header_row(name.encode(), each) for name, each in headers if name not in RESERVED]
     rows.sort()
     content = encode_content(key, value) + b"".join(rows)
-    return _blake2b(content, digest_size=DIGEST_BYTES).digest()
+    return hashlib.blake2b(content, digest_size=DIGEST_BYTES).digest()
 
 
 def unknown_field(document: Mapping[str, Any], known: Sequence[str]) -> Problem:
@@ -199,8 +226,10 @@ def unknown_field(document: Mapping[str, Any], known: Sequence[str]) -> Problem:
     return Problem("UNKNOWN_FIELD", f"{field}: the fields are {', '.join(known)}", field=field)
 
 
-def _parse_headers(headers: Any) -> tuple[list[bytes], bytes]:
-    """(the rows in their order, those that count for the digest in one order)."""
+def parse_headers(headers: Any, trace: bytes | None) -> tuple[Headers, bytes]:
+    """(the headers, those that count for the digest in one order); see `parse_message`. Raises
+    Problem.
+    """
     if type(headers) is not dict:
         raise _wrong("headers", 'must be an object of texts, as {"source": "shop"}')
     if len(headers) > HEADERS_MAX:
@@ -221,7 +250,9 @@ def _parse_headers(headers: Any) -> tuple[list[bytes], bytes]:
         if name not in RESERVED:
             counted.append(row)
     counted.sort()
-    return rows, b"".join(counted)
+    if trace is not None and TRACEPARENT.name not in headers:
+        rows.append(trace)
+    return (encode_varint(len(rows) + 1) + _ID_START, b"".join(rows)), b"".join(counted)
 
 
 @functools.lru_cache(NAMES_KEPT)

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, cast
 
 from broker.client.cluster import Cluster, TopicView
 from broker.client.failure import BrokerRefusal, ClientError
-from broker.client.partitioner import StickyPartitioner, murmur2_partition
+from broker.client.partitioner import StickyPartitioner, murmur2_partition, murmur2_partitions
 from broker.config.gateway import GatewaySettings
 from broker.errors import ErrorCode
-from broker.gateway.ids import id_key
-from broker.gateway.lane import Answer, Call, Outcome, Put
+from broker.gateway.ids import id_key, id_keys
+from broker.gateway.lane import RECORD_OVERHEAD_BYTES, Answer, Call, Outcome, Put
 from broker.gateway.ledger import Ledger
-from broker.gateway.message import Message, encode_body
+from broker.gateway.message import Message, encode_bodies, encode_body
 from broker.gateway.problem import Problem, problem_of
 from broker.gateway.sender import Sender
 from broker.metrics import GatewayMetrics
@@ -32,8 +32,9 @@ NEW_TOPIC_S: Final = 0.25
 _NEW_TOPIC: Final = frozenset(
     {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE}
 )
-SLICE: Final = 100
-"""Messages of a batch that are looked at before other requests have their turn."""
+TOGETHER_MIN: Final = 4
+_MESSAGES: Final = {Message}
+_WAITED_FOR: Final = ({-1}, {1})
 GRACE_MS: Final = 300
 """The sender fails first what is surely not stored."""
 
@@ -60,12 +61,12 @@ class Putting:
         self._calls: dict[Call, None] = {}  # in the order of their deadlines
 
     async def put(
-        self, messages: Iterable[Message | Problem], count: int, ids: list[str]
+        self, parts: Iterable[Sequence[Message | Problem]], count: int, ids: list[str]
     ) -> Sequence[Outcome | None]:
         """Per message its answer, or why there is none; None when it is not known in time.
 
-        `messages` gives `count` of them, each asked for when the one before is queued: a batch is
-        looked at once, and others have their turn between slices of it. `ids` gets the message ids,
+        `parts` have `count` messages, and each is asked for when the one before is queued: a batch
+        is looked at once, and others have their turn between its parts. `ids` gets the message ids,
         those that were made here too. With acks 0 an answer comes at once, without an offset.
         Cancellation leaves the puts on their way.
         """
@@ -73,24 +74,110 @@ class Putting:
         deadline_ms = now_ms + self._settings.request_timeout_ms + GRACE_MS
         call = Call(count, asyncio.get_running_loop().create_future(), deadline_ms)
         views: dict[str, TopicView | Problem] = {}
-        refusal = self._refusal(now_ms)
-        for index, message in enumerate(messages):
-            if index % SLICE == SLICE - 1:
+        begin = 0
+        for part in parts:
+            if begin:
                 await asyncio.sleep(0)
                 now_ms = self._clock.monotonic_ms()
-                refusal = self._refusal(now_ms)
+            for message in part:
+                if type(message) is Message and message.topic not in views:
+                    views[message.topic] = await find_topic(
+                        self._cluster, self._settings, message.topic
+                    )
+            refusal = self._refusal(now_ms)
+            if refusal is not None or not self._put_together(call, begin, part, views, ids, now_ms):
+                self._put_singly(call, begin, part, views, ids, now_ms, refusal)
+            begin += len(part)
+        if call.left:
+            self._calls[call] = None
+            await call.future
+        return call.outcomes
+
+    def _put_together(
+        self,
+        call: Call,
+        begin: int,
+        part: Sequence[Message | Problem],
+        views: Mapping[str, TopicView | Problem],
+        ids: list[str],
+        now_ms: float,
+    ) -> bool:
+        """What `_put_singly` does, for messages of one topic that are all new; else it is False,
+        and nothing was done.
+        """
+        if len(part) < TOGETHER_MIN or set(map(type, part)) != _MESSAGES:
+            return False
+        messages = cast("Sequence[Message]", part)
+        topics, keys, given, contents, headers, acks, digests = zip(*messages, strict=True)
+        view = views[topics[0]]
+        if len(set(topics)) > 1 or set(acks) not in _WAITED_FOR or isinstance(view, Problem):
+            return False
+        message_ids = given if None not in given else [self._own_id(each) for each in given]
+        keys_of_ids = id_keys(view.name, view.topic_id, message_ids)
+        if not self._are_new(keys_of_ids):
+            return False
+        bodies = encode_bodies(contents, headers, message_ids)
+        partitions = self._partitions(view, keys, bodies)
+        pending = self._ledger.pending
+        by_partition: dict[int, list[Put]] = {partition: [] for partition in partitions}
+        rows = zip(bodies, keys_of_ids, digests, given, partitions, strict=True)
+        for index, (body, key_of_id, digest, given_id, partition) in enumerate(rows, begin):
+            put = Put(body, key_of_id, digest, call, index, is_kept=given_id is not None)
+            if put.is_kept:
+                pending[key_of_id] = put
+            by_partition[partition].append(put)
+        for partition, puts in by_partition.items():
+            lane = self._sender.lane(view.name, partition, view.topic_id)
+            self._sender.on_appended(lane, lane.extend(puts, acks[0], now_ms))
+        ids += [message_id.decode() for message_id in message_ids]
+        return True
+
+    def _are_new(self, keys: list[bytes]) -> bool:
+        """Whether no id is known, none is there twice, and there is room for all of them."""
+        pending, index = self._ledger.pending, self._ledger.index
+        distinct = set(keys)
+        return (
+            len(distinct) == len(keys)
+            and pending.keys().isdisjoint(distinct)
+            and index.has_none(distinct)
+            and index.count + len(pending) + len(keys) <= self._ids_max
+        )
+
+    def _partitions(
+        self, view: TopicView, keys: Sequence[bytes | None], bodies: Sequence[bytes]
+    ) -> list[int]:
+        count = len(view.partitions)
+        if None not in keys:
+            return murmur2_partitions(cast("Sequence[bytes]", keys), count)
+        return [
+            self._sticky.partition(view.name, count, len(body) + RECORD_OVERHEAD_BYTES)
+            if key is None
+            else murmur2_partition(key, count)
+            for key, body in zip(keys, bodies, strict=True)
+        ]
+
+    def _own_id(self, given: bytes | None) -> bytes:
+        return format_uuid(self._cluster.ids.uuid()).encode() if given is None else given
+
+    def _put_singly(
+        self,
+        call: Call,
+        begin: int,
+        part: Sequence[Message | Problem],
+        views: Mapping[str, TopicView | Problem],
+        ids: list[str],
+        now_ms: float,
+        refusal: Problem | None,
+    ) -> None:
+        """Queue each message, or give it its answer or its problem."""
+        for index, message in enumerate(part, begin):
             if isinstance(message, Problem):
                 ids.append("")
                 call.finish(index, message)
                 continue
-            given = message.message_id
-            message_id = format_uuid(self._cluster.ids.uuid()).encode() if given is None else given
+            message_id = self._own_id(message.message_id)
             ids.append(message_id.decode())
-            view = views.get(message.topic)
-            if view is None:
-                view = await find_topic(self._cluster, self._settings, message.topic)
-                views[message.topic] = view
-                refusal = self._refusal(now_ms)
+            view = views[message.topic]
             if isinstance(view, Problem):
                 call.finish(index, view)
                 continue
@@ -98,10 +185,6 @@ class Putting:
                 self._put(call, index, message, message_id, view, now_ms, refusal)
             except Problem as problem:
                 call.finish(index, problem)
-        if call.left:
-            self._calls[call] = None
-            await call.future
-        return call.outcomes
 
     async def run(self) -> None:
         """Tell those whose deadline has passed; until cancelled."""
@@ -137,7 +220,9 @@ class Putting:
                 raise self._no_room(now_ms)
         if refusal is not None:
             raise refusal
-        put = Put(encode_body(message, message_id), key, message.digest, is_kept=is_kept)
+        sender = None if message.acks == 0 else call  # who learns its outcome
+        body = encode_body(message, message_id)
+        put = Put(body, key, message.digest, sender, index, is_kept=is_kept)
         count = len(view.partitions)
         if message.key is None:
             partition = self._sticky.partition(view.name, count, put.size)
@@ -146,12 +231,9 @@ class Putting:
         lane = self._sender.lane(view.name, partition, view.topic_id)
         if is_kept:
             pending[key] = put
-        acks = message.acks or 1
         if message.acks == 0:
             call.finish(index, Answer(partition, -1, -1))
-        else:
-            put.answer(call, index)
-        lane.append(put, acks, now_ms)
+        lane.append(put, message.acks or 1, now_ms)
         self._sender.on_appended(lane, put.size)
 
     def _repeat(self, call: Call, index: int, message: Message, key: bytes) -> None:

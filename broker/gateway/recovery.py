@@ -159,8 +159,7 @@ async def next_owner(cluster: Cluster, before: Owner | None, gateway: str) -> Ow
 async def own(sender: Sender, lane: Lane, owner: Owner, now_ms: float) -> int:
     """Write the owner record; its offset. Raises Problem."""
     call = Call(1, asyncio.get_running_loop().create_future(), float("inf"))
-    put = Put(encode_body(OWNER, encode_owner(owner), ()), b"", b"", is_kept=False)
-    put.answer(call, 0)
+    put = Put(encode_body(OWNER, encode_owner(owner), ()), b"", b"", call, 0, is_kept=False)
     lane.append(put, -1, now_ms)
     sender.on_appended(lane, put.size)
     await call.future

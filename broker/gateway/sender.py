@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Mapping
+from itertools import repeat
 from typing import Final, Protocol
 
 import structlog
@@ -17,7 +18,7 @@ import structlog
 from broker.client.cluster import Cluster
 from broker.client.failure import BrokerRefusal, ClientError
 from broker.errors import OF_ONE_RECORD, ErrorCode, error_code
-from broker.gateway.lane import Answer, Batch, Lane, Put
+from broker.gateway.lane import Answer, Batch, Lane, Put, finish_all
 from broker.gateway.problem import Problem, problem_of
 from broker.model import TopicPartition
 from broker.runtime.tasks import TaskScope
@@ -369,11 +370,9 @@ class Sender:
                 return  # given up meanwhile
         else:
             partition, watermark = lane.where.partition, lane.high_watermark
-            new = tuple.__new__  # what Answer's constructor calls, without its Python frame
-            answers = [
-                new(Answer, (partition, offset, watermark, False))
-                for offset in range(base_offset, end)
-            ]
+            offsets = range(base_offset, end)
+            rows = zip(repeat(partition), offsets, repeat(watermark), repeat(False))  # noqa: FBT003 - zip's
+            answers = list(map(_new, repeat(Answer), rows))
         if base_offset < lane.stored_end:  # offsets begin again: the topic was created anew
             self._cluster.forget_topic(lane.where.topic)
         lane.take_head(is_stored=True)
@@ -381,8 +380,7 @@ class Sender:
         lane.problem = None
         self.queued_bytes -= batch.size
         owner.on_stored(lane, batch, answers)
-        for put, answer in zip(batch.puts, answers, strict=True):
-            put.finish(answer)
+        finish_all(batch.puts, answers)
 
     def _on_error(self, lane: Lane, error: ClientError) -> None:
         problem = problem_of(error, str(lane.where))

@@ -157,7 +157,7 @@ def encode_body(
 def encode_varint(number: int) -> bytes:
     """A signed 64-bit integer as zigzag varint, 1 to 10 bytes."""
     if 0 <= number < _NUMBERS_KEPT:
-        return _VARINTS[number]
+        return VARINTS[number]
     return _encode_varint(number)
 
 
@@ -176,5 +176,6 @@ def _encode_varint(number: int) -> bytes:
     return bytes(encoded)
 
 
-_VARINTS: Final = tuple(_encode_varint(number) for number in range(_NUMBERS_KEPT))
+VARINTS: Final = tuple(_encode_varint(number) for number in range(_NUMBERS_KEPT))
+"""`encode_varint` of the numbers from 0 on that lengths mostly are."""
 _RECORD_STARTS: Final = tuple(_record_start(delta) for delta in range(_NUMBERS_KEPT))

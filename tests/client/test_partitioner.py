@@ -6,10 +6,15 @@ import warnings
 from collections import Counter
 from random import Random
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.client.partitioner import StickyPartitioner, murmur2, murmur2_partition
+from broker.client.partitioner import (
+    StickyPartitioner,
+    murmur2,
+    murmur2_partition,
+    murmur2_partitions,
+)
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -25,6 +30,15 @@ def test_known_values_of_javas_own_test() -> None:
     expected = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536}
     for key, value in expected.items():
         assert murmur2(key) == value & 0xFFFFFFFF
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**64), st.integers(1, 300), st.sets(st.integers(0, 1_100), max_size=4))
+def test_many_keys_go_where_each_of_them_goes(seed: int, count: int, sizes: set[int]) -> None:
+    random = Random(seed)
+    keys = [random.randbytes(random.choice([8, *sizes])) for _ in range(count)]
+    assert murmur2_partitions(keys, 1_000) == [murmur2_partition(key, 1_000) for key in keys]
+    assert murmur2_partitions([], 5) == []
 
 
 def test_partition_is_below_the_count_and_used_evenly() -> None:

@@ -179,6 +179,59 @@ def test_an_id_twice_in_a_batch_is_stored_once(
     assert len(read_all(bootstrap, topic)) == 1
 
 
+def test_a_batch_stores_what_the_same_messages_store_one_by_one(
+    gateway: GatewayProcess, bootstrap: str, new_topic: NewTopic
+) -> None:
+    rows: list[dict[str, Any]] = [
+        {
+            "messageId": f"id-{number}" if number % 5 else f"№ {number}",
+            "shardingKey": f"order-{number % 40}" + "x" * (number % 3),
+            "body": "QQ==" if number % 7 else None,
+            **({"headers": {"n": str(number % 2), "ü": "é"}} if number % 4 else {}),
+        }
+        for number in range(250)
+    ]
+    together, singly = new_topic(5), new_topic(5)
+    answers = gateway.put_batch(rows, topic=together).json
+    assert (answers["stored"], answers["failed"]) == (250, 0)
+    for row, answer in zip(rows, answers["results"], strict=True):
+        alone = gateway.put(singly, **row).json
+        same = ("partition", "queueOffset", "messageId", "duplicate")
+        assert [alone[name] for name in same] == [answer[name] for name in same]
+    assert read_all(bootstrap, together, 5) == read_all(bootstrap, singly, 5)
+    again = gateway.put_batch(rows, topic=together).json["results"]
+    assert again == [{**answer, "duplicate": True} for answer in answers["results"]]
+
+
+@pytest.mark.parametrize("position", [0, 7, 120])
+def test_a_known_id_among_new_ones_is_stored_once(
+    gateway: GatewayProcess, bootstrap: str, new_topic: NewTopic, position: int
+) -> None:
+    topic = new_topic()
+    first = gateway.put(topic, messageId="known", value=b"A").json
+    rows = [{"messageId": f"m{number}", "body": "QQ=="} for number in range(130)]
+    rows[position]["messageId"] = "known"
+    rows[129]["messageId"] = rows[128]["messageId"]
+    results = gateway.put_batch(rows, topic=topic).json["results"]
+    assert results[position] == {**first, "duplicate": True}
+    assert results[129] == {**results[128], "duplicate": True}
+    assert sum(row["duplicate"] for row in results) == 2
+    ids = [record.message_id for record in read_all(bootstrap, topic)]
+    assert len(ids) == len(set(ids)) == 129
+
+
+def test_ids_are_made_for_a_batch_without_them(
+    gateway: GatewayProcess, bootstrap: str, new_topic: NewTopic
+) -> None:
+    topic = new_topic()
+    rows = [{"body": "QQ==", **({"messageId": "mine"} if n == 5 else {})} for n in range(20)]
+    answers = gateway.put_batch(rows, topic=topic).json["results"]
+    ids = [row["messageId"] for row in answers]
+    assert len(set(ids)) == 20
+    assert ids[5] == "mine"
+    assert [record.message_id for record in read_all(bootstrap, topic)] == ids
+
+
 def test_a_batch_is_answered_message_by_message(
     gateway: GatewayProcess, bootstrap: str, new_topic: NewTopic
 ) -> None:
