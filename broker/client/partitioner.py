@@ -6,7 +6,7 @@ Records without a key stay on one partition for a batch's worth of bytes, then m
 
 from __future__ import annotations
 
-import struct
+import sys
 from collections.abc import Sequence
 from functools import lru_cache
 from struct import Struct
@@ -20,6 +20,7 @@ _ROTATION: Final = 24
 _MASK: Final = 0xFFFFFFFF
 _WORDS: Final = tuple(Struct(f"<{count}I") for count in range(65))
 """By how many words a key has; longer ones are rare."""
+_IS_LITTLE_ENDIAN: Final = sys.byteorder == "little"
 _TOGETHER_MIN: Final = 16
 _TOGETHER_MAX: Final = 256
 _TOGETHER_BYTES_MAX: Final = 1_024
@@ -66,7 +67,8 @@ def murmur2_partitions(keys: Sequence[bytes], partition_count: int) -> list[int]
 
 
 def _partitions_of_size(keys: Sequence[bytes], size: int, partition_count: int) -> list[int]:
-    if len(keys) < _TOGETHER_MIN or size > _TOGETHER_BYTES_MAX:
+    is_alone = len(keys) < _TOGETHER_MIN or size > _TOGETHER_BYTES_MAX
+    if is_alone or not _IS_LITTLE_ENDIAN:
         return [(murmur2(key) & 0x7FFFFFFF) % partition_count for key in keys]
     found: list[int] = []
     for begin in range(0, len(keys), _TOGETHER_MAX):
@@ -75,29 +77,32 @@ def _partitions_of_size(keys: Sequence[bytes], size: int, partition_count: int) 
     return found
 
 
-def _murmur2_together(keys: Sequence[bytes], size: int) -> tuple[int, ...]:
+def _murmur2_together(keys: Sequence[bytes], size: int) -> list[int]:
     """The hashes of keys of `size` bytes: one integer holds all of them, 64 bits apart, so that a
     step of the algorithm is one operation on it; products of 32 bits stay within their 64.
     """
     count = len(keys)
     rest = bytes(-size % 4)
+    words = memoryview(rest.join(keys) + rest).cast("I")
     step = size + len(rest) >> 2
-    words = struct.unpack(f"<{count * step}I", rest.join(keys) + rest)
     each, mask = _lanes(count)
     multiplier = _MULTIPLIER
-    lanes = Struct(f"<{count}Q")
+    lanes = bytearray(8 * count)
+    lower = memoryview(lanes).cast("I")[::2]
     value = each * (_SEED ^ size)
     for place in range(size >> 2):
-        mixed = int.from_bytes(lanes.pack(*words[place::step]), "little") * multiplier & mask
+        lower[:] = words[place::step]
+        mixed = int.from_bytes(lanes, "little") * multiplier & mask
         mixed = (mixed ^ mixed >> _ROTATION & mask) * multiplier
         value = (value * multiplier ^ mixed) & mask
     if rest:
-        value ^= int.from_bytes(lanes.pack(*words[step - 1 :: step]), "little")
+        lower[:] = words[step - 1 :: step]
+        value ^= int.from_bytes(lanes, "little")
         value = value * multiplier & mask
     value ^= value >> 13 & mask
     value = value * multiplier & mask
     value ^= value >> 15 & mask
-    return lanes.unpack(value.to_bytes(8 * count, "little"))
+    return memoryview(value.to_bytes(8 * count, "little")).cast("Q").tolist()
 
 
 @lru_cache(_TOGETHER_MAX)

@@ -55,7 +55,7 @@ from broker.ports import Clock, IdSource
 JSON: Final = "application/json"
 GROUP_BYTES_MAX: Final = 249
 WAIT_MS_DEFAULT: Final = 0
-SLICE: Final = 100
+SLICE: Final = 200
 """Messages of a batch that are looked at before other requests have their turn."""
 FETCH_FIELDS: Final = ("topic", "partition", "offset", "maxMessages", "maxBytes", "waitMs")
 COMMIT_FIELDS: Final = ("group", "topic", "partition", "offset")
@@ -285,7 +285,14 @@ async def _put_batch(
     failed = 0
     for index, (sent_to, message_id, outcome) in enumerate(zip(topics, ids, outcomes, strict=True)):
         if type(outcome) is Stored and sent_to is not None:
-            texts.append(_stored_text(sent_to, message_id, outcome))
+            partition, at, seen, is_duplicate = outcome
+            if at >= 0 and seen >= 0 and not is_duplicate:  # nearly all
+                texts.append(
+                    f'{{"topic":"{sent_to}","partition":{partition},"queueOffset":"{at}","messageId":'
+                    f'{_quote(message_id)},"highWatermark":"{seen}","duplicate":false}}'
+                )
+            else:
+                texts.append(_stored_text(sent_to, message_id, outcome))
             continue
         refusal = outcome if isinstance(outcome, Problem) else _unknown(api, message_id)
         api.metrics.problems_total.add(1, code=refusal.kind.code)
@@ -342,11 +349,6 @@ def _given_id(row: Any) -> str | None:
 def _stored_text(topic: str, message_id: str, answer: Stored) -> str:
     """The document of an answer; a topic's name needs no escapes."""
     partition, at, seen, is_duplicate = answer
-    if at >= 0 and seen >= 0 and not is_duplicate:  # nearly all
-        return (
-            f'{{"topic":"{topic}","partition":{partition},"queueOffset":"{at}",'
-            f'"messageId":{_quote(message_id)},"highWatermark":"{seen}","duplicate":false}}'
-        )
     offset = f'"{at}"' if at >= 0 else "null"
     watermark = f'"{seen}"' if seen >= 0 else "null"
     return (

@@ -104,21 +104,18 @@ def _decode_bodies(bodies: list[Any]) -> list[bytes | None]:
     return [None if body is None else _a2b_base64(body, strict_mode=True) for body in bodies]
 
 
-def _parse_headers(column: list[Any], trace: bytes | None) -> tuple[list[Headers], list[bytes]]:
+def _parse_headers(
+    column: list[Any], trace: bytes | None
+) -> tuple[Sequence[Headers], Sequence[bytes]]:
     """(the headers, those that count for the digest); what is the same in many rows is looked at
     once. Raises Problem, and TypeError for values that are no text.
     """
     if not _OBJECT_OR_NULL.issuperset(map(type, column)):
         raise TypeError("no object")
-    known: dict[Any, tuple[Headers, bytes]] = {}
-    found: list[tuple[Headers, bytes]] = []
-    for given in column:
-        pairs = tuple(given.items()) if given else ()
-        parsed = known.get(pairs)
-        if parsed is None:
-            parsed = known[pairs] = parse_headers(given or {}, trace)
-        found.append(parsed)
-    return [headers for headers, _ in found], [counted for _, counted in found]
+    shapes = [tuple(given.items()) if given else () for given in column]
+    known = {shape: parse_headers(dict(shape), trace) for shape in set(shapes)}
+    headers, counted = zip(*map(known.__getitem__, shapes), strict=True)
+    return headers, counted
 
 
 def _encode_contents(

@@ -19,6 +19,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence, Set
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import starmap
 from typing import Any, Final, NamedTuple
 
 from broker.model import NO_TOPIC_ID, TopicPartition
@@ -135,7 +136,9 @@ class IdIndex:
         return False
 
     def has_none(self, keys: Set[bytes]) -> bool:
-        """Whether all of the ids are unknown."""
+        """Whether all of the ids are unknown. (A view's `isdisjoint` walks the few, a set's would
+        walk all that are remembered.)
+        """
         return all(each.keys().isdisjoint(keys) for each in self._newest_first)
 
     def find(self, key: bytes) -> FirstAnswer | None:
@@ -216,7 +219,7 @@ def encode_claims(claims: Iterable[Claim]) -> bytes:
 def encode_block(block: Block) -> bytes:
     """The value of an `ids` record."""
     head = _json(_place(block.where, block.topic_id, block.position))
-    return b"".join([head, b"\n", *(_ENTRY.pack(*entry) for entry in block.entries)])
+    return b"".join([head, b"\n", *starmap(_ENTRY.pack, block.entries)])
 
 
 def decode(key: bytes | None, value: bytes | None) -> Iterator[Owner | Claim | Block]:

@@ -79,11 +79,9 @@ class Putting:
             if begin:
                 await asyncio.sleep(0)
                 now_ms = self._clock.monotonic_ms()
-            for message in part:
-                if type(message) is Message and message.topic not in views:
-                    views[message.topic] = await find_topic(
-                        self._cluster, self._settings, message.topic
-                    )
+            for topic in {each.topic for each in part if type(each) is Message}:
+                if topic not in views:
+                    views[topic] = await find_topic(self._cluster, self._settings, topic)
             refusal = self._refusal(now_ms)
             if refusal is not None or not self._put_together(call, begin, part, views, ids, now_ms):
                 self._put_singly(call, begin, part, views, ids, now_ms, refusal)
