@@ -12,11 +12,10 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, cast
 
 import structlog
-from aiohttp import web
 
 from broker.client.cluster import Cluster, parse_address
 from broker.client.failure import ClientError, Unsupported
@@ -36,6 +35,7 @@ from broker.gateway.sender import Sender
 from broker.gateway.server import GatewayServer
 from broker.metrics import GatewayMetrics
 from broker.model import format_uuid
+from broker.ports import Listener, StreamHandler
 from broker.runtime.clock import SystemClock
 from broker.runtime.descriptors import raise_descriptor_limit
 from broker.runtime.ids import SystemIds
@@ -43,7 +43,6 @@ from broker.runtime.logs import configure_logging
 from broker.runtime.memory import tune_allocator
 from broker.runtime.memory_limit import memory_limit_bytes
 from broker.runtime.network import SystemNetwork
-from broker.runtime.port_holder import describe_holder
 from broker.runtime.settings_source import read_settings
 from broker.runtime.tasks import TaskScope
 
@@ -129,36 +128,34 @@ class Gateway:
             read_ms=self.settings.request_read_ms,
             body_bytes_max=self.settings.request_bytes_max,
         )
-        runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=DRAIN_S)
         await self._scope.start()
+        listener: Listener | None = None
         try:
-            address = await self._listen(runner)
+            listener = await self._listen(server)
+            host = self.settings.host or "localhost"  # "" is every interface
+            shown = f"[{host}]" if ":" in host else host
+            address = f"http://{shown}:{listener.port}"
             self._scope.spawn(server.sweep(), "sweep")
             self._scope.spawn(self._access_log.run(), "access-log")
             self._scope.spawn(self._open(address), "open")
             await self._stopping.wait()
         finally:
             self._health.reasons = ["the gateway stops"]
-            await self._stop(runner)
+            if listener is not None:
+                await listener.close()
+            await self._stop(server)
         if self._failure is not None:
             raise self._failure
         return self._exit_code
 
-    async def _listen(self, runner: web.ServerRunner) -> str:
-        await runner.setup()
+    async def _listen(self, server: GatewayServer) -> Listener:
+        """The listener that stays alive without descriptors. Raises CannotStart."""
         host, port = self.settings.host, self.settings.port
+        make = cast("Callable[[], StreamHandler]", server)  # asyncio tells kinds of protocols apart
         try:
-            await web.TCPSite(runner, host, port).start()
+            return await SystemNetwork().listen(host, port, make)
         except OSError as error:
-            holder = describe_holder(port)
-            reason = f"{holder} listens there" if holder else error.strerror or str(error)
-            raise CannotStart(
-                f"cannot listen on {host}:{port}: {reason}; stop it or choose another port with "
-                "--port"
-            ) from None
-        bound = runner.addresses[0]
-        shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
-        return f"http://{shown}:{bound[1]}"
+            raise CannotStart(f"{error.strerror} (--host, --port)") from None
 
     async def _open(self, address: str) -> None:
         """Reach the cluster and read the ids, again and again until that works."""
@@ -229,8 +226,9 @@ class Gateway:
             self._sender.give_up()
         self._stopping.set()
 
-    async def _stop(self, runner: web.ServerRunner) -> None:
-        await runner.cleanup()
+    async def _stop(self, server: GatewayServer) -> None:
+        server.pre_shutdown()
+        await server.shutdown(DRAIN_S)
         sender, ledger = self._sender, self._ledger
         if sender is not None and ledger is not None and self._exit_code == EXIT_STOPPED:
             try:

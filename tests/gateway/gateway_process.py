@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,7 +36,10 @@ class Reply(NamedTuple):
 class GatewayProcess:
     """As a context manager: ready inside, gone afterwards. Its ids topic is its own."""
 
-    def __init__(self, directory: Path, bootstrap: str, **settings: object) -> None:
+    def __init__(
+        self, directory: Path, bootstrap: str, *, prefix: Sequence[str] = (), **settings: object
+    ) -> None:
+        self._prefix = prefix
         directory.mkdir(parents=True, exist_ok=True)
         self.log_path = directory / "gateway.log"
         self.port = 0
@@ -71,7 +74,7 @@ class GatewayProcess:
         ]
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "broker", "gateway", *flags],
+                [*self._prefix, sys.executable, "-m", "broker", "gateway", *flags],
                 cwd=ROOT,
                 stdout=subprocess.PIPE,
                 stderr=log,
