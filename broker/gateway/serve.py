@@ -227,6 +227,7 @@ class Gateway:
         self._stopping.set()
 
     async def _stop(self, server: GatewayServer) -> None:
+        await asyncio.sleep(0)  # requests that have arrived begin before idle connections end
         server.pre_shutdown()
         await server.shutdown(DRAIN_S)
         sender, ledger = self._sender, self._ledger
