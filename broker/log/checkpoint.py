@@ -118,7 +118,7 @@ class Checkpoints:
     def begin_sync(self, log: PartitionLog) -> SyncMark:
         """What is written now. Readers will soon read up to there: they need not look for it."""
         if log.log_end_offset == log.written_end_offset:  # else its size counts what is staged
-            log.positions.remember(log.written_end_offset, log.active, log.active.size)
+            log.positions.remember_end(log.written_end_offset, log.active, log.active.size)
         closed = [segment for segment in self.unsynced_closed if segment in log.segments]
         reach = log.reach()
         segments = (*closed, log.active)

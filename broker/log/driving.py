@@ -44,10 +44,10 @@ def read_on(log: PartitionLog, offset: int, max_bytes: int, end_offset: int) -> 
     is: both places are known, so nothing is looked for. None for every other read, and for one
     that meets anything unusual.
     """
-    places, active, end = log.positions.places, log.active, log.written_end_offset
-    start, stop = places.get(offset), None
+    known, active, end = log.positions, log.active, log.written_end_offset
+    start, stop = known.places.get(offset), None
     if end_offset < end:
-        stop, end = places.get(end_offset), end_offset
+        stop, end = known.ends.get(end_offset) or known.places.get(end_offset), end_offset
     elif log.log_end_offset == end:  # else the segment's size counts what is staged
         stop = active, active.size
     if start is None or stop is None or log.offline_reason or offset < log.log_start_offset:
@@ -70,7 +70,7 @@ def read_on(log: PartitionLog, offset: int, max_bytes: int, end_offset: int) -> 
     first, _, _, magic = _FIRST.unpack_from(content)
     if first != offset or magic != MAGIC:
         return None
-    log.positions.remember(end, segment, stop[1])
+    known.remember(end, segment, stop[1])
     return _new(ReadResult, (memoryview(content), end))
 
 

@@ -22,6 +22,8 @@ from broker.records.batch import HEADER, HEADER_BYTES, LENGTH_OVERHEAD, MAGIC
 
 POSITIONS_CACHED_MAX: Final = 64
 """Readers of one partition whose place is remembered."""
+ENDS_CACHED_MAX: Final = 4
+"""The last sync that ended, one that runs, and those that began without news in between."""
 WALK_BYTES: Final = 16 * 1024
 """Read beyond what was asked when the first batch has yet to be found."""
 _EMPTY: Final = memoryview(b"")
@@ -39,12 +41,15 @@ class ReadResult(NamedTuple):
 
 
 class PositionCache:
-    """offset → (segment, position) for offsets at which a read ended, or a sync began."""
+    """offset → (segment, position): `places` of offsets at which a read ended, `ends` of those at
+    which the last syncs began, up to where readers read next.
+    """
 
-    __slots__ = ("places",)
+    __slots__ = ("ends", "places")
 
     def __init__(self) -> None:
         self.places: dict[int, tuple[Segment, int]] = {}
+        self.ends: dict[int, tuple[Segment, int]] = {}
 
     def __len__(self) -> int:
         return len(self.places)
@@ -59,9 +64,17 @@ class PositionCache:
             del self.places[next(iter(self.places))]
         self.places[offset] = (segment, position)
 
+    def remember_end(self, offset: int, segment: Segment, position: int) -> None:
+        """As `remember`, where a sync begins: apart, so that many of them leave readers' places."""
+        ends = self.ends
+        if offset not in ends and len(ends) >= ENDS_CACHED_MAX:
+            del ends[next(iter(ends))]
+        ends[offset] = (segment, position)
+
     def clear(self) -> None:
         """After segments were replaced or cut."""
         self.places.clear()
+        self.ends.clear()
 
 
 def plan_read(
