@@ -29,22 +29,12 @@ _FIRST: Final = Struct(">qiiB")
 _new: Final = tuple.__new__  # what a NamedTuple's constructor calls, without its Python frame
 
 
-def read(
-    log: PartitionLog, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool
-) -> ReadResult | None:
-    """As `PartitionLog.read`."""
-    found = read_on(log, offset, max_bytes, end_offset)
-    if found is not None:
-        return found
-    return read_warm(log, log.plan(offset, max_bytes, end_offset, at_least_one=at_least_one))
-
-
 def read_on(log: PartitionLog, offset: int, max_bytes: int, end_offset: int) -> ReadResult | None:
     """What `read_warm` would give a reader that goes on where one ended before and takes all there
     is: both places are known, so nothing is looked for. None for every other read, and for one
     that meets anything unusual.
     """
-    known, active, end = log.positions, log.active, log.written_end_offset
+    known, active, end = log.positions, log.segments[-1], log.written_end_offset
     start, stop = known.places.get(offset), None
     if end_offset < end:
         stop, end = known.ends.get(end_offset) or known.places.get(end_offset), end_offset
@@ -75,7 +65,7 @@ def read_on(log: PartitionLog, offset: int, max_bytes: int, end_offset: int) -> 
 
 
 def read_warm(log: PartitionLog, plan: Generator[Want, bytes, ReadResult]) -> ReadResult | None:
-    """What `plan` gives without waiting; None when it would have to."""
+    """As `PartitionLog.read`."""
     try:
         want = next(plan)
         while want.size and (want.segment is log.active or want.segment.is_open):

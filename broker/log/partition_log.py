@@ -438,7 +438,8 @@ class PartitionLog:
         Raises Refusal: OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE where the log is damaged (the text says
         how to go on), KAFKA_STORAGE_ERROR.
         """
-        return driving.read(self, offset, max_bytes, end_offset, at_least_one=at_least_one)
+        plan = self.plan(offset, max_bytes, end_offset, at_least_one=at_least_one)
+        return driving.read_warm(self, plan)
 
     async def read_cold(
         self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool

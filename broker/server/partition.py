@@ -23,6 +23,7 @@ from broker.config.topic import TopicSettings
 from broker.errors import ERRORS, ErrorCode, Refusal
 from broker.log.checkpoint import SyncMark
 from broker.log.config import LogConfig
+from broker.log.driving import read_on
 from broker.log.partition_log import PartitionLog
 from broker.log.reading import ReadResult
 from broker.metrics import Metrics
@@ -398,8 +399,12 @@ class Partition:
         """Whole batches below `end_offset`; None when it would wait for the device. Raises
         Refusal.
         """
+        log = self.log
+        found = read_on(log, offset, max_bytes, end_offset)
+        if found is not None:
+            return found
         try:
-            return self.log.read(offset, max_bytes, end_offset, at_least_one=at_least_one)
+            return log.read(offset, max_bytes, end_offset, at_least_one=at_least_one)
         except Refusal:
             self.report_damage()
             raise

@@ -28,8 +28,10 @@ from broker.server.turn import Turn
 
 DIRECT_FILES_MAX: Final = 4
 """Files of a round that are synced one by one; measured: 100 files 15 ms, by syncfs 1.2 ms."""
-PARTITIONS_PER_STEP: Final = 64
-"""Partitions whose marks are taken, or whose waiters are answered, in one step of the loop."""
+PARTITIONS_PER_STEP: Final = 128
+"""Partitions whose marks are taken, or whose waiters are answered, in one step of the loop: less
+than a millisecond. A fetch that waits for many is answered with what one step has published.
+"""
 DESCRIPTOR_ATTEMPTS_MAX: Final = 100
 DESCRIPTOR_PAUSE_MS: Final = 100
 DIRECT: Final = "direct"

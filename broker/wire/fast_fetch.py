@@ -37,6 +37,7 @@ _SESSIONS_FROM: Final = 7
 _PREFERRED_REPLICA_FROM: Final = 11
 _TOPIC_IDS_FROM: Final = 13
 
+_NO_REPLICA: Final = -1
 _INT32: Final = struct.Struct(">i")
 _TWO_BYTES: Final = struct.Struct(">BB").pack
 _TWO_BYTES_FROM: Final = 1 << 7
@@ -79,41 +80,67 @@ def encode_fetch_response_parts(
     is_flexible = version >= _FLEXIBLE_FROM
     out = _frame_head(version, correlation_id, throttle_time_ms, error_code, session_id)
     write_count(out, len(topics), is_flexible=is_flexible)
-    parts: list[Buffer] = []
-    frame_head, size = out, 0
-    pack, field_count, *tails = _partition_layout(version)
-    tail = tails[is_read_committed]
+    parts: list[Buffer] = [out]
     for topic, partitions in topics:
         _write_topic(out, topic, version)
         write_count(out, len(partitions), is_flexible=is_flexible)
-        for answer in partitions:
-            records = answer[5]
-            length = 0
-            for batch in records:
-                length += len(batch)
-            out += pack(*answer[:field_count], *tail)
-            if not is_flexible:
-                out += _INT32.pack(length)
-            elif _TWO_BYTES_FROM <= length + 1 < _THREE_BYTES_FROM:  # most batches
-                out += _TWO_BYTES((length + 1) & 0x7F | 0x80, (length + 1) >> 7)
-            else:
-                write_uvarint(out, length + 1)
-            if length:
-                parts.append(out)
-                parts.extend(records)
-                size += len(out) + length
-                out = bytearray()
-            if is_flexible:
-                out += answer[6]
         if is_flexible:
+            out = _write_flexible(parts, partitions, is_read_committed=is_read_committed)
             out.append(0)
+        else:
+            out = _write_partitions(parts, partitions, version, is_read_committed=is_read_committed)
     if is_flexible:
         out.append(0)
-    if out:
-        parts.append(out)
-        size += len(out)
-    _INT32.pack_into(frame_head, 0, size - 4)
+    if not out:
+        parts.pop()
+    _INT32.pack_into(parts[0], 0, sum(map(len, parts)) - _INT32.size)
     return parts
+
+
+def _write_flexible(
+    parts: list[Buffer], partitions: Sequence[FetchedPartition], *, is_read_committed: bool
+) -> bytearray:
+    """Append to the last of `parts`, which is returned, and new ones."""
+    out = parts[-1]
+    assert isinstance(out, bytearray), "heads are written, records are as they are"
+    aborted = 1 if is_read_committed else 0  # a count of 0, or null
+    for index, error_code, high_watermark, stable, log_start, records, tagged in partitions:
+        out += _FLEXIBLE(index, error_code, high_watermark, stable, log_start, aborted, _NO_REPLICA)
+        size = 1
+        for batch in records:
+            size += len(batch)
+        if _TWO_BYTES_FROM <= size < _THREE_BYTES_FROM:  # most batches
+            out += _TWO_BYTES(size & 0x7F | 0x80, size >> 7)
+        else:
+            write_uvarint(out, size)
+        if size > 1:
+            out = bytearray(tagged)
+            parts += (*records, out)
+        else:
+            out += tagged
+    return out
+
+
+def _write_partitions(
+    parts: list[Buffer],
+    partitions: Sequence[FetchedPartition],
+    version: int,
+    *,
+    is_read_committed: bool,
+) -> bytearray:
+    """As `_write_flexible`, for versions without tagged fields."""
+    out = parts[-1]
+    assert isinstance(out, bytearray), "heads are written, records are as they are"
+    pack, field_count, *tails = _partition_layout(version)
+    tail = tails[is_read_committed]
+    for answer in partitions:
+        records = answer.records
+        size = sum(map(len, records))
+        out += pack(*answer[:field_count], *tail, size)
+        if size:
+            out = bytearray()
+            parts += (*records, out)
+    return out
 
 
 def _frame_head(
@@ -140,7 +167,7 @@ def _write_topic(out: bytearray, topic: str | bytes, version: int) -> None:
 
 
 class _PartitionLayout(NamedTuple):
-    """Index, error, watermark, stable offset, [log start], aborted, [preferred replica]."""
+    """Index, error, watermark, stable offset, [log start], aborted, [preferred replica], size."""
 
     pack: Callable[..., bytes]
     answer_fields: int
@@ -149,14 +176,14 @@ class _PartitionLayout(NamedTuple):
 
 
 def _partition_layout(version: int) -> _PartitionLayout:
-    if version >= _FLEXIBLE_FROM:
-        return _LAYOUT_FLEXIBLE
     if version >= _PREFERRED_REPLICA_FROM:
         return _LAYOUT_11
     return _LAYOUT_5 if version >= _LOG_START_FROM else _LAYOUT_4
 
 
-_LAYOUT_4: Final = _PartitionLayout(struct.Struct(">ihqqi").pack, 4, (-1,), (0,))
-_LAYOUT_5: Final = _PartitionLayout(struct.Struct(">ihqqqi").pack, 5, (-1,), (0,))
-_LAYOUT_11: Final = _PartitionLayout(struct.Struct(">ihqqqii").pack, 5, (-1, -1), (0, -1))
-_LAYOUT_FLEXIBLE: Final = _PartitionLayout(struct.Struct(">ihqqqBi").pack, 5, (0, -1), (1, -1))
+_LAYOUT_4: Final = _PartitionLayout(struct.Struct(">ihqqii").pack, 4, (-1,), (0,))
+_LAYOUT_5: Final = _PartitionLayout(struct.Struct(">ihqqqii").pack, 5, (-1,), (0,))
+_LAYOUT_11: Final = _PartitionLayout(
+    struct.Struct(">ihqqqiii").pack, 5, (-1, _NO_REPLICA), (0, _NO_REPLICA)
+)
+_FLEXIBLE: Final = struct.Struct(">ihqqqBi").pack
