@@ -109,7 +109,7 @@ def test_broker_page_shows_latency_of_ours_and_says_what_apache_kafka_does_not_t
         assert "Produce" in page
         assert "Loop lag P99" in page
         assert "Compactions since the start 0 0 B removed" in page
-        assert "Partitions with an uncompacted part 0" in page
+        assert "Partitions left in part 0" in page
         metrics = fetch_metrics(local.metrics_address)
         produce = next(one for one in metrics.apis if one.api == "Produce")
         assert produce.request_count >= 1
