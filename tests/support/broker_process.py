@@ -62,7 +62,7 @@ class BrokerProcess:
         assert self._process is not None, "the broker is not running"
         return self._process.pid
 
-    def start(self, *, timeout: float = 30) -> None:
+    def start(self, *, timeout: float = 90) -> None:
         """Returns when the broker is ready; fails with the end of its log otherwise."""
         assert self._process is None, "the broker runs already"
         settings = {
