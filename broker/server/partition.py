@@ -43,8 +43,7 @@ _log = structlog.get_logger("hermes.partition")
 
 TO_HIGH_WATERMARK: Final = -1
 """In place of an offset up to which records are deleted."""
-MARK_RETRY_MS: Final = 1_000
-"""After there was no room for the mark of a failed sync."""
+MARK_RETRY_MS: Final = 1_000  # after there was no room for the mark of a failed sync
 OFFLINE_MESSAGE: Final = "the partition is offline after a storage fault: see the broker's log"
 
 
