@@ -121,7 +121,8 @@ class Api:
         request_id, route, code = "", None, ""
         try:
             request_id = self._request_id(request)
-            self._hosts.check(request.headers, request.rel_url.raw_path)
+            whole = None if request.raw_path.startswith("/") else request.url
+            self._hosts.check(request.headers, request.rel_url.raw_path, whole=whole)
             route = find_route(request)
             reply = await route.handle(self, request)
             head = f"Content-Type: {reply.content_type}\r\nX-Request-Id: {request_id}\r\n"
@@ -192,7 +193,9 @@ class Api:
                 headers={"Accept-Encoding": "identity"},
             )
         size = request.content_length
-        if size is not None and size > self.settings.request_bytes_max:
+        if size is None:
+            _check_transfer(request.headers.get("Transfer-Encoding", "chunked"))
+        elif size > self.settings.request_bytes_max:
             raise self._too_large(size)
         await self._expect(request)
         return parse_json(await self._read(request))
@@ -237,6 +240,14 @@ class Api:
         limit = self.settings.request_bytes_max
         detail = f"a body may have {limit} bytes (request.bytes.max){found}: send smaller batches"
         return Problem("BODY_TOO_LARGE", detail)
+
+
+def _check_transfer(encoding: str) -> None:
+    if encoding.strip().lower() != "chunked":
+        raise Problem(
+            "UNSUPPORTED_MEDIA_TYPE",
+            f"Transfer-Encoding {encoding[:60]!r} is not taken: send chunks, or the body as it is",
+        )
 
 
 def find_route(request: web.BaseRequest) -> Route:

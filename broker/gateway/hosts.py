@@ -12,6 +12,7 @@ from typing import Final
 
 from aiohttp import hdrs
 from multidict import CIMultiDictProxy
+from yarl import URL
 
 from broker.config.gateway import GatewaySettings
 from broker.gateway.problem import Problem
@@ -28,15 +29,15 @@ class Hosts:
         given = (settings.host, *settings.allowed_hosts)
         self._names = frozenset((*LOCAL, *map(_name_of, given))) - {""}
 
-    def check(self, headers: CIMultiDictProxy[str], path: str) -> None:
-        """Raises Problem: HOST_NOT_ALLOWED, ORIGIN_NOT_ALLOWED."""
+    def check(self, headers: CIMultiDictProxy[str], path: str, *, whole: URL | None) -> None:
+        """`whole` is the address when the request line has all of it. Raises Problem:
+        HOST_NOT_ALLOWED, ORIGIN_NOT_ALLOWED.
+        """
         host = headers.get(hdrs.HOST, "")
         if _without_port(host) not in self._names and not _is_probe(host, path):
-            raise Problem(
-                "HOST_NOT_ALLOWED",
-                f"Host {host[:80]!r} is no name of this gateway: call it by one, or add this one "
-                "(without its port) to the setting allowed.hosts",
-            )
+            raise _no_name(host)
+        if whole is not None and _name_of(whole.raw_host or "") not in self._names:
+            raise _no_name(whole.raw_host or "")  # it counts before Host (RFC 9112, 3.2.2)
         origin = headers.get(hdrs.ORIGIN)
         if origin is not None and origin.partition("://")[2].lower() != host.lower():
             raise Problem(
@@ -45,6 +46,14 @@ class Hosts:
                 "other origins are not answered (allowed.hosts does not change that); call the "
                 "gateway from a server",
             )
+
+
+def _no_name(host: str) -> Problem:
+    return Problem(
+        "HOST_NOT_ALLOWED",
+        f"Host {host[:80]!r} is no name of this gateway: call it by one, or add this one "
+        "(without its port) to the setting allowed.hosts",
+    )
 
 
 def _without_port(host: str) -> str:

@@ -138,6 +138,36 @@ def test_compressed_bodies_are_not_opened(gateway: GatewayProcess, encoding: str
     assert gateway.metric("hermes_gateway_process_cpu_seconds_total") - before < 0.5
 
 
+@pytest.mark.parametrize(("encoding", "expected"), [("gzip, chunked", 415), ("Chunked", 200)])
+def test_chunks_are_taken_and_no_other_coding_of_the_transfer(
+    gateway: GatewayProcess, new_topic: NewTopic, encoding: str, expected: int
+) -> None:
+    body = json.dumps({"topic": new_topic(), "body": None}).encode()
+    head = f"Transfer-Encoding: {encoding}\r\n\r\n{len(body):x}\r\n".encode()
+    answer = talk(gateway, PUT + head + body + b"\r\n0\r\n\r\n")
+    assert status(answer) == expected
+    if expected == 415:
+        assert problem(answer) == "UNSUPPORTED_MEDIA_TYPE"
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("http://localhost:8080/api/v1/openapi.json", 200),
+        ("http://[::1]/api/v1/openapi.json", 200),
+        ("http://attacker.example/api/v1/openapi.json", 403),
+        ("http://localhost@attacker.example/api/v1/openapi.json", 403),
+    ],
+)
+def test_the_host_of_a_whole_address_counts_too(
+    gateway: GatewayProcess, target: str, expected: int
+) -> None:
+    answer = talk(gateway, f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    assert status(answer) == expected
+    if expected == 403:
+        assert problem(answer) == "HOST_NOT_ALLOWED"
+
+
 def test_a_gigabyte_is_refused_by_its_length_alone(strict: GatewayProcess) -> None:
     answer = talk(strict, PUT + b"Content-Length: 1073741824\r\n\r\n")
     assert (status(answer), problem(answer)) == (413, "BODY_TOO_LARGE")
