@@ -1,17 +1,18 @@
 """The `hermes` command: one table of subcommands, each imported when it is run.
 
-Lazy on purpose: `hermes serve` loads neither Django nor librdkafka, and a missing tool of the
-developers' never stops a broker. A new command is a function and a row in COMMANDS.
+Lazy on purpose: `hermes serve` loads neither Django nor librdkafka, nor what parses the other
+commands, and a missing tool of the developers' never stops a broker. A new command is a function
+and a row in COMMANDS.
 """
 
 from __future__ import annotations
 
-import argparse
-import difflib
 import sys
 from collections.abc import Callable, Sequence
-from importlib import metadata
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    import argparse
 
 
 class Command(NamedTuple):
@@ -41,6 +42,10 @@ SHORT_FLAGS: Final = {
 }
 
 
+UNUSED_BY_LOGS: Final = ("rich", "twisted", "greenlet")
+"""What structlog loads where it is installed."""
+
+
 def main(arguments: Sequence[str]) -> int:
     """The exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted. Prints to the terminal."""
     if sys.flags.optimize:
@@ -65,6 +70,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _unknown(name: str) -> str:
+    import difflib
+
     names = [command.name for command in COMMANDS]
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"Did you mean `hermes {near[0]}`?" if near else f"Commands: {', '.join(names)}."
@@ -72,6 +79,8 @@ def _unknown(name: str) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
+    import argparse
+
     width = max(len(command.name) for command in COMMANDS)
     listing = "\n".join(f"  {command.name:<{width}}  {command.summary}" for command in COMMANDS)
     return argparse.ArgumentParser(
@@ -93,15 +102,15 @@ def _serve(arguments: Sequence[str]) -> int:
     if {"-h", "--help"} & set(arguments):
         print(_serve_help())
         return 0
-    _leave_out("rich", "twisted")
+    _leave_out(*UNUSED_BY_LOGS, "ssl")
     from broker.server.serve import main as serve
 
     return serve(with_setting_flags(arguments))
 
 
 def _leave_out(*names: str) -> None:
-    """Packages that structlog loads where they are installed, though nothing here asks it to: a
-    fifth of a broker's start.
+    """What structlog and asyncio load where it is installed, though nothing here asks them to: a
+    fifth of a broker's start, half of that of `hermes topics`.
     """
     for name in names:
         sys.modules.setdefault(name, None)  # type: ignore[arg-type]
@@ -149,6 +158,7 @@ def _gateway(arguments: Sequence[str]) -> int:
     if {"-h", "--help"} & set(arguments):
         print(_gateway_help())
         return 0
+    _leave_out(*UNUSED_BY_LOGS)
     from broker.gateway.serve import main as gateway
 
     return gateway(arguments)
@@ -216,6 +226,7 @@ def _bench(arguments: Sequence[str]) -> int:
 
 def _on_cluster(area: str) -> Callable[[Sequence[str]], int]:
     def run(arguments: Sequence[str]) -> int:
+        _leave_out(*UNUSED_BY_LOGS)
         from broker.commands.main import main as command
 
         return command(area, arguments)
@@ -224,6 +235,8 @@ def _on_cluster(area: str) -> Callable[[Sequence[str]], int]:
 
 
 def _completion(arguments: Sequence[str]) -> int:
+    import argparse
+
     from broker.commands.completion import SHELLS, script
 
     parser = argparse.ArgumentParser(
@@ -246,6 +259,8 @@ def _candidates(words: Sequence[str]) -> int:
 
 
 def _version(arguments: Sequence[str]) -> int:
+    import argparse
+
     argparse.ArgumentParser(
         prog="hermes version", description="Print the version of HermesMQ and of Python."
     ).parse_args(arguments)
@@ -255,10 +270,10 @@ def _version(arguments: Sequence[str]) -> int:
 
 def version() -> str:
     """The version in the installed metadata, else the one in the project file, else `unknown`."""
-    try:
-        return metadata.version("hermesmq")
-    except metadata.PackageNotFoundError:
-        pass
+    from broker.runtime.installation import installed_version
+
+    if installed := installed_version():
+        return installed
     import tomllib
     from pathlib import Path
 

@@ -52,7 +52,7 @@ _PARTITION: Final = ("topic", "partition")
 _GROUP_PARTITION: Final = ("group", "topic", "partition")
 
 
-@dataclasses.dataclass(slots=True)
+@dataclasses.dataclass(slots=True, eq=False, repr=False)
 class Metrics:
     """One broker's metrics. The attribute is the metric's name without `hermes_`."""
 
@@ -402,7 +402,7 @@ METRICS: Final[tuple[MetricSpec, ...]] = tuple(
 )
 
 
-@dataclasses.dataclass(slots=True)
+@dataclasses.dataclass(slots=True, eq=False, repr=False)
 class GatewayMetrics:
     """One HTTP gateway's metrics. The attribute is the metric's name without `hermes_gateway_`."""
 

@@ -64,13 +64,28 @@ def test_serve_loads_neither_django_nor_librdkafka_nor_the_tests_tools() -> None
         "broker.cli.main(['serve', '--no-such-setting', '1'])\n"
         "assert 'broker.server.node' in sys.modules\n"
         "heavy = {'django', 'confluent_kafka', 'pytest', 'hypothesis', 'kio', 'celery', 'yaml',\n"
-        "    'rich.traceback', 'twisted.python'}\n"
-        "print(sorted(heavy & set(sys.modules)))"
+        "    'rich.traceback', 'twisted.python', 'aiohttp', 'argparse', 'importlib.metadata',\n"
+        "    'email', 'ssl'}\n"
+        "print([name for name in sorted(heavy) if sys.modules.get(name) is not None])"
     )
     outcome = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert outcome.stdout.strip() == "[]"
+
+
+def test_a_command_on_a_cluster_loads_no_tool_that_only_other_programs_use() -> None:
+    script = (
+        "import sys, broker.cli\n"
+        "broker.cli.main(['topics', 'list', '--bootstrap', '127.0.0.1:1'])\n"
+        "assert 'broker.client.blocking_loop' in sys.modules\n"
+        "heavy = {'rich', 'twisted', 'greenlet', 'aiohttp', 'django', 'confluent_kafka', 'yaml'}\n"
+        "print([name for name in sorted(heavy) if sys.modules.get(name) is not None])"
+    )
+    outcome = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert outcome.stdout.strip().splitlines()[-1] == "[]", outcome.stdout
 
 
 def test_asserts_switched_off_are_refused() -> None:

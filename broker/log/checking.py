@@ -13,13 +13,12 @@ from collections.abc import Generator
 from struct import Struct
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from broker.log.damage import Damaged
 from broker.log.epochs import NO_EPOCH
 from broker.log.reach import Reach, Want
 from broker.log.segment import Segment
 from broker.records.batch import CRC_START, HEADER_BYTES, LENGTH_OVERHEAD, MAGIC
+from broker.records.crc import crc32c
 
 CHECKED_BATCHES_MAX: Final = 2_000
 """Batches checked in one read, some 0.5 µs each; what lies behind is another read."""

@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from crc32c import crc32c
-
 from broker.errors import ErrorCode, Refusal
+from broker.records.crc import crc32c
 
 if TYPE_CHECKING:
     from broker.log.segment import Segment

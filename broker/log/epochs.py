@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Final
 
-from crc32c import crc32c
+from broker.records.crc import crc32c
 
 NO_EPOCH: Final = -1
 _VERSION: Final = "1"

@@ -21,9 +21,8 @@ from bisect import bisect_left, bisect_right
 from struct import Struct
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from broker.model import NO_TIMESTAMP
+from broker.records.crc import crc32c
 
 RELATIVE_OFFSET_MAX: Final = 2**32 - 1
 _VERSION: Final = 1

@@ -16,11 +16,10 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from broker.log.index import Times
 from broker.log.producers import ProducerBatch, ProducerEntry
 from broker.log.synced_ends import SyncedEnd
+from broker.records.crc import crc32c
 
 _VERSION: Final = 1
 _HEADER: Final = Struct(">4sHHqqqqqqqqI")

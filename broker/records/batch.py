@@ -13,11 +13,10 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from broker.errors import ErrorCode, Refusal
 from broker.model import INT64_MAX, NO_PRODUCER_ID, NO_TIMESTAMP
 from broker.ports import Buffer
+from broker.records.crc import crc32c
 
 HEADER: Final = Struct(">qiibIhiqqqhii")
 HEADER_BYTES: Final = 61

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import importlib.metadata
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +19,7 @@ from broker.log.survey import damaged_ranges
 from broker.metrics import QUANTILES, percentile
 from broker.ports import DiskFault
 from broker.runtime.descriptors import descriptor_limit, open_descriptor_count
+from broker.runtime.installation import installed_version
 from broker.runtime.process_stats import cpu_seconds, device_read_bytes, resident_bytes
 from broker.server.lag import is_current
 
@@ -256,14 +256,8 @@ async def _node_info(broker: Broker, lag: LagReader) -> AsyncIterator[Sample]:
 
 @functools.cache
 def software_version() -> str:
-    """The installed version of HermesMQ; "unknown" in a checkout that is not installed.
-
-    The first call searches the installation, which takes long: call it before anything is served.
-    """
-    try:
-        return importlib.metadata.version("hermesmq")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"
+    """The installed version of HermesMQ; "unknown" in a checkout that is not installed."""
+    return installed_version() or "unknown"
 
 
 COMPUTED: Final[dict[str, Source]] = {

@@ -1,4 +1,4 @@
-"""GET /metrics, /healthz and /readyz of one broker, over HTTP. The only place that knows aiohttp.
+"""GET /metrics, /healthz and /readyz of one broker, over HTTP.
 
 | path     | 200                         | 503                                             |
 |----------|-----------------------------|-------------------------------------------------|
@@ -16,11 +16,11 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Final
 
 import structlog
-from aiohttp import web
 
 from broker.runtime.exposition import CONTENT_TYPE, head_lines, sample_line, stored_lines
 from broker.runtime.port_holder import describe_holder
-from broker.server.computed_metrics import COMPUTED, software_version
+from broker.runtime.text_http import Reply, TextHttpServer
+from broker.server.computed_metrics import COMPUTED
 from broker.server.groups.shard import ShardState
 from broker.server.lag import LagReader
 from broker.server.startup import StartupError
@@ -29,15 +29,8 @@ if TYPE_CHECKING:
     from broker.server.node import Broker
 
 SCRAPES_MAX: Final = 4
-SCRAPE_MS_MAX: Final = 60_000
 STEP_MS: Final = 1.0
 PIECE_BYTES: Final = 64 << 10
-SHUTDOWN_SECONDS: Final = 1.0
-KEEP_ALIVE_SECONDS: Final = 30.0
-BACKLOG: Final = 1
-"""asyncio takes so many connections at once, and without descriptors tries each of them again and
-again: one is one attempt a second.
-"""
 
 _log = structlog.get_logger("hermes.metrics")
 
@@ -48,7 +41,9 @@ class MetricsEndpoint:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._lag = LagReader(broker)
-        self._runner: web.AppRunner | None = None
+        self._server = TextHttpServer(
+            {"/metrics": self._metrics, "/healthz": self._healthz, "/readyz": self._readyz}
+        )
         self._scrape_count = 0
         self.port = 0
 
@@ -57,73 +52,55 @@ class MetricsEndpoint:
         settings = self._broker.settings
         if settings.hermes_metrics_port < 0:
             return
-        software_version()
-        app = web.Application(client_max_size=1024)
-        app.router.add_get("/metrics", self._metrics)
-        app.router.add_get("/healthz", self._healthz)
-        app.router.add_get("/readyz", self._readyz)
-        self._runner = web.AppRunner(
-            app,
-            access_log=None,
-            keepalive_timeout=KEEP_ALIVE_SECONDS,
-            shutdown_timeout=SHUTDOWN_SECONDS,
-            handle_signals=False,
-        )
-        await self._runner.setup()
         host, port = settings.hermes_metrics_host, settings.hermes_metrics_port
         try:
-            await web.TCPSite(self._runner, host, port, backlog=BACKLOG).start()
+            self.port = await self._server.start(host, port)
         except OSError as error:
-            await self.stop()
             holder = describe_holder(port)
             reason = f"{holder} listens there" if holder else error.strerror or str(error)
             raise StartupError(
                 f"cannot serve metrics on {host}:{port}: {reason}; stop it or choose another port "
                 "with --metrics-port"
             ) from error
-        self.port = int(self._runner.addresses[0][1])
         _log.info("metrics", address=f"http://{host}:{self.port}/metrics")
 
     async def stop(self) -> None:
         """Stopping twice, or before `start`, is fine."""
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        await self._server.stop()
 
-    async def _healthz(self, request: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
+    async def _healthz(self, reply: Reply) -> None:
+        await reply.send(200, "ok\n")
 
-    async def _readyz(self, request: web.Request) -> web.Response:
+    async def _readyz(self, reply: Reply) -> None:
         reasons = not_ready_reasons(self._broker)
         if reasons:
-            return web.Response(status=503, text="".join(f"{reason}\n" for reason in reasons))
-        return web.Response(text="ready\n")
+            await reply.send(503, "".join(f"{reason}\n" for reason in reasons))
+        else:
+            await reply.send(200, "ready\n")
 
-    async def _metrics(self, request: web.Request) -> web.StreamResponse:
+    async def _metrics(self, reply: Reply) -> None:
         if self._scrape_count >= SCRAPES_MAX:
-            return web.Response(status=503, text=f"{SCRAPES_MAX} scrapes are under way\n")
+            await reply.send(503, f"{SCRAPES_MAX} scrapes are under way\n")
+            return
         self._scrape_count += 1
         try:
-            async with asyncio.timeout(SCRAPE_MS_MAX / 1000):
-                return await self._scrape(request)
+            await self._scrape(reply)
         finally:
             self._scrape_count -= 1
 
-    async def _scrape(self, request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Type": CONTENT_TYPE})
-        await response.prepare(request)
+    async def _scrape(self, reply: Reply) -> None:
+        reply.begin(CONTENT_TYPE)
         piece: list[str] = []
         size = 0
         async for text in scrape(self._broker, self._lag):
             piece.append(text)
             size += len(text)
             if size >= PIECE_BYTES:
-                await response.write("".join(piece).encode())
+                await reply.write("".join(piece))
                 piece.clear()
                 size = 0
-        await response.write("".join(piece).encode())
-        await response.write_eof()
-        return response
+        await reply.write("".join(piece))
+        await reply.end()
 
 
 async def scrape(broker: Broker, lag: LagReader) -> AsyncIterator[str]:

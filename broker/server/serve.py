@@ -7,7 +7,6 @@ to do).
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
 import sys
@@ -25,6 +24,7 @@ from broker.runtime.clock import SystemClock
 from broker.runtime.descriptors import raise_descriptor_limit
 from broker.runtime.disk import SystemDisk
 from broker.runtime.ids import SystemIds
+from broker.runtime.loading import end_loading
 from broker.runtime.logs import configure_logging
 from broker.runtime.memory import tune_allocator
 from broker.runtime.memory_limit import memory_limit_bytes
@@ -60,7 +60,6 @@ def run(settings: BrokerSettings, *, is_supervised: bool = False) -> int:
     configure_logging(settings.hermes_log_level, settings.hermes_log_format)
     tune_allocator(memory_limit_bytes())
     raise_descriptor_limit()
-    _keep_from_collections()  # what imports made, before there is a loop to hold up
     try:
         asyncio.run(serve(settings, is_supervised=is_supervised))
     except StartupError as error:
@@ -87,7 +86,7 @@ async def serve(settings: BrokerSettings, *, is_supervised: bool = False) -> Non
     try:
         await endpoint.start()
         await broker.start()
-        _keep_from_collections()
+        end_loading()
         print(ready_line(broker, endpoint), flush=True)  # noqa: T201 - the supervisor reads it
         await stopping.wait()
     finally:
@@ -97,12 +96,6 @@ async def serve(settings: BrokerSettings, *, is_supervised: bool = False) -> Non
             worker.close()
         await metastore.close()
         disk.close()
-
-
-def _keep_from_collections() -> None:
-    """Full collections walk only what is made later; else each takes 40 ms and more."""
-    gc.collect()
-    gc.freeze()
 
 
 def ready_line(broker: Broker, endpoint: MetricsEndpoint) -> str:

@@ -10,6 +10,7 @@ is typed Any so that the attribute keeps the type of its annotation. `versions` 
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Final, NamedTuple
 
 VERSION_MAX: Final = 32767
@@ -29,6 +30,7 @@ NO_VERSIONS: Final = Versions(1, 0)
 ALL_VERSIONS: Final = Versions(0, VERSION_MAX)
 
 
+@functools.lru_cache(maxsize=256)
 def parse_versions(text: str) -> Versions:
     """ "none", "3", "0-12" or "13+". Raises ValueError for anything else."""
     if text == "none":

@@ -175,8 +175,32 @@ def _build(cls: type[T], info: MessageInfo | None) -> type[T]:
         "__message__": info,
         "__hash__": None,
     }
-    namespace |= _methods(fields)
+    namespace |= {"__init__": _first_init, "__eq__": _first_eq, "__repr__": _first_repr}
     return type(cls.__name__, (), namespace)
+
+
+# What a class has until one of its methods is called first: most classes are declared and never
+# used, and to generate the methods of all of them would be a tenth of a broker's start.
+
+
+def _first_init(self: Any, **values: Any) -> None:
+    cls = _finish(type(self))
+    cls.__init__(self, **values)
+
+
+def _first_eq(self: Any, other: object) -> Any:
+    return _finish(type(self)).__eq__(self, other)
+
+
+def _first_repr(self: Any) -> str:
+    return _finish(type(self)).__repr__(self)  # type: ignore[no-any-return]
+
+
+def _finish(cls: Any) -> Any:
+    """The class, with its own methods from now on."""
+    for name, method in _methods(cls.__fields__).items():
+        setattr(cls, name, method)
+    return cls
 
 
 def _methods(fields: tuple[Field, ...]) -> dict[str, Any]:
