@@ -8,7 +8,7 @@ string.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 Buffer = bytes | bytearray | memoryview
 T = TypeVar("T")
@@ -116,6 +116,17 @@ class OutsideReader(Protocol):
         """At most `size` bytes, fewer only at the file's end. Raises OSError."""
 
 
+class NewDirectory(NamedTuple):
+    """A directory that does not exist yet, and the small files in it: name and content."""
+
+    name: str
+    files: Sequence[tuple[str, bytes]]
+
+
+ASIDE: Final = ".aside"
+"""Ends the name of a new directory until it is complete and durable."""
+
+
 class Disk(Protocol):
     """A directory tree that this process owns. `has_sync_all` says whether `sync_all` works for all
     files that were opened so far.
@@ -159,6 +170,12 @@ class Disk(Protocol):
 
     async def make_directory(self, path: str) -> None:
         """With parents; existing is fine."""
+
+    async def place_directories(self, parent: str, directories: Sequence[NewDirectory]) -> None:
+        """New directories in `parent`, with their files, durably there: whatever stops it, each
+        stands under its name whole or not at all. What broke off is left as `*.aside`.
+        Raises DiskFault.
+        """
 
     def rename(self, source: str, target: str) -> None:
         """Atomic, replaces an existing file. Durable after `sync_directory` of both parents."""

@@ -160,6 +160,10 @@ class Checkpoints:
             raise DiskFault(log.directory, log.offline_reason)
         self.finish_sync(mark)
 
+    def note_placed(self) -> None:
+        """This process made the directory, durable with all that is in it."""
+        self._names_synced = self.names_changed
+
     def finish_sync(self, mark: SyncMark) -> None:
         """What `mark` names is durable, its directory's names too."""
         synced = mark.segments[:-1]

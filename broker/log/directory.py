@@ -104,7 +104,17 @@ def encode_meta(meta: Meta) -> bytes:
 
 def partition_directory(topic: str, partition: int) -> str:
     """Where a partition lies. `topic` is a legal topic name."""
-    return f"{TOPICS}/{topic}/partition-{partition:02d}"
+    return f"{topic_directory(topic)}/{partition_name(partition)}"
+
+
+def topic_directory(topic: str) -> str:
+    """Where a topic's partitions lie."""
+    return f"{TOPICS}/{topic}"
+
+
+def partition_name(partition: int) -> str:
+    """Of a partition's directory."""
+    return f"partition-{partition:02d}"
 
 
 async def move_to_trash(disk: Disk, topic: str, topic_id: bytes) -> str | None:

@@ -20,7 +20,8 @@ from broker.log.epochs import LeaderEpochs
 from broker.log.index import RELATIVE_OFFSET_MAX, Times
 from broker.log.lookup import TimestampedOffset
 from broker.log.open_segments import OpenSegments
-from broker.log.partition_file import PartitionIdentity, encode_identity, read_identity
+from broker.log.partition_file import PartitionIdentity, read_identity
+from broker.log.placing import place_log
 from broker.log.producers import ProducerBatch, ProducerStates, last_sequence_of
 from broker.log.reach import Reach, Want
 from broker.log.reading import PositionCache, ReadResult, plan_read
@@ -116,10 +117,7 @@ class PartitionLog:
                     f"holds partition {found.partition} of another {found.topic}: move it away",
                 )
             return await cls.open(disk, directory, config, now_wall_ms, synced)
-        await disk.make_directory(directory)
-        for parent in names.directories_above(directory):
-            await disk.sync_directory(parent)
-        await disk.replace_file(f"{directory}/{names.PARTITION_FILE}", encode_identity(identity))
+        await place_log(disk, directory, identity)
         return await cls.open(disk, directory, config, now_wall_ms)
 
     @classmethod

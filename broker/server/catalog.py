@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger("hermes.catalog")
 TOPIC_ROWS: Final = settings_of(TopicSettings)
-OPENING_COUNT_MAX: Final = 16
-"""Partitions of a topic that are made at a time."""
 TOPICS_PER_STEP: Final = 20
 """Topics whose settings are exchanged in one step of the loop."""
 PROBLEMS_SHOWN_MAX: Final = 5
@@ -355,23 +353,10 @@ class Catalog:
         self._broker.groups.on_topic_deleted(topic.topic_id)
 
     async def _open(self, topic: Topic, first: int) -> None:
-        waiting = iter(range(first, topic.partition_count))
-        faults: list[DiskFault] = []
-
-        async def open_next() -> None:
-            for index in waiting:
-                try:
-                    await self._broker.partitions.create_partition(topic, index)
-                except DiskFault as fault:
-                    faults.append(fault)
-                if faults:
-                    return
-
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(OPENING_COUNT_MAX, topic.partition_count - first)):
-                group.create_task(open_next())
-        if faults:
-            raise faults[0]
+        await self._broker.partitions.place(topic, range(first, topic.partition_count))
+        for index in range(first, topic.partition_count):
+            await self._broker.partitions.create_partition(topic, index)
+            await asyncio.sleep(0)  # its directory is there: it opens without waiting
 
     async def _write(self, topic: Topic, transaction: Awaitable[int | None]) -> Topic:
         version = await transaction

@@ -14,12 +14,18 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import structlog
 
 from broker.errors import ErrorCode
-from broker.log.directory import move_to_trash, partition_directory
+from broker.log.directory import (
+    move_to_trash,
+    partition_directory,
+    partition_name,
+    topic_directory,
+)
 from broker.log.names import LOG, PARTITION_FILE
-from broker.log.partition_file import read_identity
+from broker.log.partition_file import PartitionIdentity, read_identity
 from broker.log.partition_log import PartitionLog
+from broker.log.placing import new_log, place_logs, remove_unfinished
 from broker.model import TopicId
-from broker.ports import Buffer, DiskFault, DiskFull, NoDescriptor
+from broker.ports import Buffer, DiskFault, DiskFull, NewDirectory, NoDescriptor
 from broker.server.acks import OnDone
 from broker.server.forsaken import Forsaken
 from broker.server.limits import LogLines
@@ -35,6 +41,8 @@ __all__ = ["OnDone", "ParkedFetch", "Partition", "PartitionRegistry"]
 
 OPENING_COUNT_MAX: Final = 16
 """Logs opened at a time at start."""
+PLACED_AT_A_TIME: Final = 1_000
+"""New partitions that one sync makes durable: a list of more holds the loop up."""
 PARTITIONS_PER_STEP: Final = 50
 """Partitions that begin to serve in one step of the loop."""
 
@@ -57,6 +65,8 @@ class PartitionRegistry:
         self._broker = broker
         self._by_name: dict[tuple[str, int], Partition] = {}
         self._by_id: dict[tuple[bytes, int], Partition] = {}
+        self._placed: set[tuple[bytes, int]] = set()
+        """Made by `place` and not opened yet."""
         self._full_lines = LogLines()
         self._forsaken = Forsaken()
 
@@ -102,6 +112,8 @@ class PartitionRegistry:
         known = frozenset(topic.name for topic in topics)
         for name in await discard_unknown_topics(self._broker.disk, known):
             _log.warning("moved the directory of an unknown topic to the trash", topic=name)
+        for topic in topics:
+            await self._complete(topic)
         opened: list[OpenedLog] = []
         waiting = iter([(topic, state.index) for topic in topics for state in topic.partitions])
         full: list[DiskFull] = []
@@ -122,6 +134,18 @@ class PartitionRegistry:
             raise full[0]
         return opened
 
+    async def _complete(self, topic: Topic) -> None:
+        """Finish what a crash left of the topic's making. What cannot be made is told when it is
+        opened. Raises DiskFull.
+        """
+        try:
+            await remove_unfinished(self._broker.disk, topic_directory(topic.name))
+            await self.place(topic, range(topic.partition_count))
+        except DiskFull:
+            raise
+        except DiskFault as fault:
+            _log.error("partitions are missing", topic=topic.name, fault=str(fault))
+
     async def serve(self, opened: Iterable[OpenedLog]) -> None:
         """Lead what `open_logs` found, in the leader epochs that the catalog now has."""
         for count, (topic, index, log, reason) in enumerate(opened, start=1):
@@ -137,6 +161,26 @@ class PartitionRegistry:
                 partition.log.open_segments.close_idle()
 
     # the catalog's calls
+
+    async def place(self, topic: Topic, indexes: Iterable[int]) -> None:
+        """Make the directories of those partitions that have none, all at once. Raises DiskFault:
+        the next attempt, or the next start, makes what is missing.
+        """
+        parent, disk = topic_directory(topic.name), self._broker.disk
+        present = frozenset(disk.list_directory(parent))
+        missing: list[NewDirectory] = []
+        for count, index in enumerate(indexes, start=1):
+            if (name := partition_name(index)) not in present:
+                identity = PartitionIdentity(topic.topic_id, index, topic.name)
+                missing.append(new_log(name, identity))
+                self._placed.add((topic.topic_id, index))
+            if len(missing) >= PLACED_AT_A_TIME:
+                await place_logs(disk, parent, missing)
+                missing = []
+            if count % PARTITIONS_PER_STEP == 0:
+                await asyncio.sleep(0)
+        if missing:
+            await place_logs(disk, parent, missing)
 
     async def create_partition(self, topic: Topic, index: int) -> Partition:
         """Make the partition's log and serve it; an existing one is returned. Raises DiskFault."""
@@ -161,6 +205,7 @@ class PartitionRegistry:
             self._by_id.pop((partition.topic_id, partition.index), None)
             self._broker.synced_ends.forget(partition.topic_id, partition.index)
             partition.mark_deleted()
+        self._placed = {key for key in self._placed if key[0] != topic.topic_id}
         for partition in gone:
             await self._close(partition, is_clean=False)
             await asyncio.sleep(0)
@@ -284,6 +329,9 @@ class PartitionRegistry:
             now_wall_ms=self._broker.clock.wall_ms(),
             synced=self._broker.synced_ends.of(topic.topic_id, index),
         )
+        if (key := (bytes(topic.topic_id), index)) in self._placed:
+            self._placed.discard(key)
+            log.checkpoints.note_placed()
         for damage in log.damage:
             _log.warning("repaired", partition=f"{topic.name}-{index}", damage=damage)
         return log

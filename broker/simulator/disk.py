@@ -17,7 +17,7 @@ from enum import Enum
 from random import Random
 from typing import Final, NamedTuple
 
-from broker.ports import Buffer, DiskFault, DiskFile, DiskFull
+from broker.ports import ASIDE, Buffer, DiskFault, DiskFile, DiskFull, NewDirectory
 from broker.simulator.inodes import (
     Directory,
     Inode,
@@ -93,6 +93,8 @@ class DiskImage:
         self.fault_count = 0
         self.segment_count = 0
         """Segments of logs that were begun."""
+        self.file_system_faults = 0
+        """Of syncs of the whole file system; the system tells each of its descriptors of them."""
         self.root = Directory()
         self.on_change: Callable[[], None] | None = None
         """Told after every step that changes what a crash would leave."""
@@ -236,6 +238,7 @@ class SimulatedDisk:
         self.loop = loop
         self.process = process
         self.image = image
+        self._faults_told = image.file_system_faults
 
     def exists(self, path: str) -> bool:
         return self.image.find(path) is not None
@@ -318,13 +321,43 @@ class SimulatedDisk:
             tasks = [group.create_task(_fault_of_sync(file)) for file in files]
         return [task.result() for task in tasks]
 
+    async def place_directories(self, parent: str, directories: Sequence[NewDirectory]) -> None:
+        aside = [f"{parent}/{name}{ASIDE}" for name, _ in directories]
+        placed: list[str] = []
+        try:
+            for path, (_, files) in zip(aside, directories, strict=True):
+                await self.remove_tree(path)
+                await self.make_directory(path)
+                for file, content in files:
+                    (await self.create(f"{path}/{file}")).append([content])
+            await self._sync_file_system()
+            for path, (name, _) in zip(aside, directories, strict=True):
+                await self.pause()
+                self.rename(path, f"{parent}/{name}")
+                placed.append(f"{parent}/{name}")
+            await self.sync_directory(parent)
+        except DiskFault:
+            for path in (*placed, *aside):
+                await self.remove_tree(path)
+            raise
+
     async def sync_all(self) -> None:
+        try:
+            await self._sync_file_system()
+        finally:
+            told, self._faults_told = self._faults_told, self.image.file_system_faults
+        if told != self._faults_told:
+            raise DiskFault("", "Input/output error")
+
+    async def _sync_file_system(self) -> None:
+        """By a descriptor that was opened for it. Raises DiskFault."""
         finishes = [inode.begin_sync() for inode in self.image.dirty_files()]
         changes = self.image.unsynced_changes()
         await self.pause()
         try:
             self.check_error("")
         except DiskFault:
+            self.image.file_system_faults += 1
             for inode in self.image.dirty_files():
                 inode.fail_sync()
                 inode.owes_error = True

@@ -17,9 +17,9 @@ from broker.config.group import GroupSettings
 from broker.errors import ErrorCode, Refusal
 from broker.metastore import keys
 from broker.metastore.memory import MemoryMetastore
-from broker.ports import Condition, Delete, DiskFile, DiskFull, MetastoreFault, Put
+from broker.ports import Condition, Delete, DiskFull, MetastoreFault, NewDirectory, Put
 from broker.runtime.clock import SystemClock
-from broker.runtime.disk import SystemDisk
+from broker.runtime.disk import SystemDisk, SystemFile
 from broker.runtime.ids import SystemIds
 from broker.runtime.network import SystemNetwork
 from broker.runtime.worker import ProcessWorker
@@ -47,15 +47,22 @@ class FailingMetastore(MemoryMetastore):
 
 
 class FillingDisk(SystemDisk):
-    """Full once `creations_left` files were created."""
+    """Full once `creations_left` files or directories of logs were created."""
 
     creations_left = 10**9
 
-    async def create(self, path: str) -> DiskFile:
+    async def create(self, path: str) -> SystemFile:
         self.creations_left -= 1
         if self.creations_left < 0:
             raise DiskFull(path, "no space left on device")
         return await super().create(path)
+
+    async def place_directories(self, parent: str, directories: Sequence[NewDirectory]) -> None:
+        fitting = directories[: max(0, self.creations_left)]
+        self.creations_left -= len(directories)
+        await super().place_directories(parent, fitting)
+        if len(fitting) < len(directories):
+            raise DiskFull(parent, "no space left on device")
 
 
 @asynccontextmanager
