@@ -74,9 +74,10 @@ class Distribution:
         self._earlier: list[int] = self._mark
         self._mark_ms: float | None = None
 
-    def observe(self, seconds: float) -> None:
-        self.counts[bisect_left(DURATION_BOUNDS, seconds)] += 1
-        self.sum += seconds
+    def observe(self, seconds: float, count: int = 1) -> None:
+        """`count` observations of `seconds` each."""
+        self.counts[bisect_left(DURATION_BOUNDS, seconds)] += count
+        self.sum += seconds * count
 
     @property
     def count(self) -> int:

@@ -34,9 +34,8 @@ class LeaderEpochs:
         )
         if epoch == self.latest:
             return
-        while self.entries and self.entries[-1][1] >= start_offset:
-            self.entries.pop()
-        self.entries.append((epoch, start_offset))
+        kept = [entry for entry in self.entries if entry[1] < start_offset]
+        self.entries = [*kept, (epoch, start_offset)]  # a new list: an undo may keep the old one
         self.latest = epoch
 
     def restore(self, entries: list[tuple[int, int]]) -> None:

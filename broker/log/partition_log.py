@@ -36,6 +36,7 @@ ROLL_RETRY_MS: Final = 1_000
 """After a failed roll the next attempt waits this long."""
 DAMAGE_NOTED_MAX: Final = 100
 _NO_LIMITS: Final = CleanLimits()
+_new: Final = tuple.__new__  # what a NamedTuple's constructor calls, without its Python frame
 
 
 class PartitionLog:
@@ -80,7 +81,7 @@ class PartitionLog:
         self._offline_reason = ""
         self._untold_fault: DiskFault | None = None
         self._is_rolling = False
-        self._undo: tuple[int, int, int, int, list[tuple[int, int]], Times]
+        self._undo: tuple[int, int, int, int, list[tuple[int, int]], tuple[int, int, int]]
         self._undo = (0, 0, 0, 0, [], Times())
         self._is_gapless = self.cleaned_end_offset == 0
         self._roll_not_before_ms = 0
@@ -184,8 +185,7 @@ class PartitionLog:
                 producer_id, epoch, sequence, last_sequence, now_wall_ms
             )
             if stored is not None:
-                _, _, first, last, time = stored
-                return AppendResult(first, last, time, self.log_start_offset, is_duplicate=True)
+                return _new(AppendResult, (*stored[2:], self.log_start_offset, True))
         append_time, latest = NO_TIMESTAMP, fields[8]
         if self._is_log_append_time:
             set_log_append_time(batch, now_wall_ms)
@@ -200,14 +200,13 @@ class PartitionLog:
         if leader_epoch != self.epochs.latest:
             self.epochs.begin(leader_epoch, base_offset)
         if is_idempotent:
-            new = ProducerBatch(sequence, last_sequence, base_offset, last_offset, append_time)
-            self.producers.stage(producer_id, epoch, now_wall_ms, new)
+            new = (sequence, last_sequence, base_offset, last_offset, append_time)
+            self.producers.stage(producer_id, epoch, now_wall_ms, _new(ProducerBatch, new))
         self._enter(size, base_offset, now_wall_ms, latest)
         self._staged.append(batch)
         self.log_end_offset = last_offset + 1
-        return AppendResult(
-            base_offset, last_offset, append_time, self.log_start_offset, is_duplicate=False
-        )
+        placed = (base_offset, last_offset, append_time, self.log_start_offset, False)
+        return _new(AppendResult, placed)
 
     def _enter(self, size: int, base_offset: int, now_wall_ms: int, latest: int) -> None:
         """Count a batch of `size` bytes in the active segment, its times and index. Append time
@@ -215,15 +214,17 @@ class PartitionLog:
         """
         segment = self._active
         position = segment.size
-        now = max(now_wall_ms, self._last_append_time)
+        now = self._last_append_time
+        if now_wall_ms > now:
+            self._last_append_time = now = now_wall_ms
         if position - self._last_indexed >= self._interval and self._index.add(
             base_offset, position, now, self._max_timestamp
         ):
             self._last_indexed = position
         if not position:
             self._first_append_time = self.rolls_from_ms = now
-        self._last_append_time = now
-        self._max_timestamp = max(self._max_timestamp, latest)
+        if latest > self._max_timestamp:
+            self._max_timestamp = latest
         segment.size = position + size
 
     def flush(self) -> None:
@@ -280,10 +281,10 @@ class PartitionLog:
         self._undo = (
             self.log_end_offset,
             self._active.size,
-            len(self._index),
+            len(self._index.positions),
             self._last_indexed,
-            list(self.epochs.entries),
-            Times(self._first_append_time, self._last_append_time, self._max_timestamp),
+            self.epochs.entries,
+            (self._first_append_time, self._last_append_time, self._max_timestamp),
         )
         self.producers.mark()
 

@@ -179,14 +179,23 @@ def validate_batch(
             f"producer id {producer_id}, epoch {fields[10]}, sequence {fields[11]} do not fit",
         )
     if is_client and not rules.is_log_append_time:
-        _check_timestamps(fields[7], fields[8], rules, now_wall_ms)
+        first, last = fields[7], fields[8]
+        if not (
+            0 <= first <= last
+            and now_wall_ms - first <= rules.timestamp_before_max_ms
+            and last - now_wall_ms <= rules.timestamp_after_max_ms
+        ):
+            _check_timestamps(first, last, rules, now_wall_ms)
     return fields
 
 
 def assign(view: memoryview | bytearray, base_offset: int, leader_epoch: int) -> None:
-    """Patch base offset and leader epoch in place; both lie outside the CRC."""
-    length = (view[8] << 24) | (view[9] << 16) | (view[10] << 8) | view[11]
-    _LENGTH_AND_EPOCH.pack_into(view, 0, base_offset, length, leader_epoch)
+    """Patch base offset and leader epoch in place, in a batch that fills `view`; both lie outside
+    the CRC.
+    """
+    _LENGTH_AND_EPOCH.pack_into(
+        view, 0, base_offset, len(view) - LENGTH_OVERHEAD, leader_epoch
+    )
 
 
 def set_log_append_time(view: memoryview | bytearray, timestamp_ms: int) -> None:

@@ -11,7 +11,7 @@ and the leader's synced end is never above its written end.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from broker.model import BrokerId
 
@@ -23,6 +23,7 @@ class HighWatermarkAdvanced(NamedTuple):
 
 
 Effect = HighWatermarkAdvanced
+_new: Final = tuple.__new__  # what a NamedTuple's constructor calls, without its Python frame
 
 
 class PartitionLeader:
@@ -118,4 +119,4 @@ class PartitionLeader:
         if lowest <= self.high_watermark:
             return []
         self.high_watermark = lowest
-        return [HighWatermarkAdvanced(lowest)]
+        return [_new(HighWatermarkAdvanced, (lowest,))]

@@ -59,7 +59,10 @@ class WaitingAcks:
             elif acks == ACKS_LEADER and end_offset > stored_end_offset:
                 self._for_leader.append(ack)
             else:
-                tell(on_done, none)
+                try:
+                    on_done(none)
+                except Exception as failure:  # noqa: BLE001 - as in `tell`, without its call
+                    _report(failure)
 
     def fail(self, error: ErrorCode) -> None:
         """Tell all who wait that it went wrong."""
@@ -80,4 +83,8 @@ def tell(on_done: OnDone, error: ErrorCode) -> None:
     try:
         on_done(error)
     except Exception as failure:  # noqa: BLE001 - the bug of one who waits must not stop the others
-        _log.error("an acknowledgement could not be delivered", exc_info=failure)
+        _report(failure)
+
+
+def _report(failure: Exception) -> None:
+    _log.error("an acknowledgement could not be delivered", exc_info=failure)

@@ -37,31 +37,32 @@ class Incoming:
     """The receiving half of one connection.
 
     `is_starved`: a frame needs a bigger buffer than memory allows now; try `grow` when memory comes
-    back.
+    back. In a turn, `view[position:end]` is what was received and not taken yet; whoever takes whole
+    frames of it moves `position` on.
     """
 
     __slots__ = (
-        "_end",
         "_frame_size",
         "_is_drained",
         "_memory",
         "_own",
         "_own_filled",
-        "_position",
         "_rest",
         "_shared",
         "_taken",
-        "_view",
+        "end",
         "is_starved",
+        "position",
+        "view",
     )
 
     def __init__(self, shared: memoryview, memory: MemoryBudget) -> None:
         self._shared = shared
         self._memory = memory
         self._rest: bytes | bytearray = b""
-        self._view = shared
-        self._position = 0
-        self._end = 0
+        self.view = shared
+        self.position = 0
+        self.end = 0
         self._frame_size = 0
         self._is_drained = True
         self._own: bytearray | None = None
@@ -103,9 +104,9 @@ class Incoming:
             self._own_filled += received
             return
         rest = self._rest
-        self._view = self._shared if received else memoryview(rest)
-        self._position = 0
-        self._end = len(rest) + received
+        self.view = self._shared if received else memoryview(rest)
+        self.position = 0
+        self.end = len(rest) + received
         self._rest = b""
         self._is_drained = False
 
@@ -117,19 +118,19 @@ class Incoming:
         """
         if self._own is not None:
             return self._own_frame()
-        position = self._position
-        available = self._end - position
+        position = self.position
+        available = self.end - position
         self._frame_size = 0
         if available >= _SIZE.size:
-            (size,) = _SIZE.unpack_from(self._view, position)
+            (size,) = _SIZE.unpack_from(self.view, position)
             if not 0 <= size <= size_max:
                 raise FrameError(
-                    _describe(bytes(self._view[position : position + 4]), size, size_max)
+                    _describe(bytes(self.view[position : position + 4]), size, size_max)
                 )
             end = position + 4 + size
-            if end <= self._end:
-                self._position = end
-                return self._view[position + 4 : end]
+            if end <= self.end:
+                self.position = end
+                return self.view[position + 4 : end]
             self._frame_size = size + 4
         self._is_drained = True
         return None
@@ -141,16 +142,16 @@ class Incoming:
         if self._taken:
             self._memory.give(self._taken)
             self._taken = 0
-        available = self._end - self._position
+        available = self.end - self.position
         if not available:
             self._is_drained = True
-            self._view = self._shared
+            self.view = self._shared
             return
         self._rest = bytearray(
-            self._view[self._position : self._end]
+            self.view[self.position : self.end]
         )  # frames are patched in place
-        self._view = self._shared
-        self._position = self._end = 0
+        self.view = self._shared
+        self.position = self.end = 0
         if self._is_drained and (
             available > KEPT_PREFIX_BYTES_MAX or self._frame_size > len(self._shared)
         ):
@@ -187,7 +188,7 @@ class Incoming:
                 self.grow()
             return None
         self._own = None
-        self._position = self._end = 0
+        self.position = self.end = 0
         self._is_drained = True
         return memoryview(own)[4:]
 

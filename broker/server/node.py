@@ -56,6 +56,7 @@ from broker.server.synced_ends import SyncedEnds
 from broker.server.syncing import SyncRounds
 from broker.server.turn import Turn
 from broker.server.waiting import Deadline, Deadlines
+from broker.wire.api import PRODUCE
 
 _log = structlog.get_logger("hermes.broker")
 
@@ -112,6 +113,7 @@ class Broker:
         self.request_bytes_max = INT64_MAX
         self.fetch_sessions = FetchSessions(ids)
         self.routes = build_routes(self.metrics)
+        self.produce_metrics = self.routes[PRODUCE].metrics
         self.maintenance = Maintenance(self)
         self.scrubbing = Scrubbing(self)
         self.space = DiskSpace(self)

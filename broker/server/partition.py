@@ -341,14 +341,15 @@ class Partition:
         began_ms = clock.monotonic_ms()
         log.flush()
         elapsed_ms = clock.monotonic_ms() - began_ms
-        self._around.metrics.log_flush_duration_seconds.observe(elapsed_ms / 1000)
         space = self._around.space
         space.unchecked_bytes -= size
         if space.unchecked_bytes < 0:
             space.check()
         end_offset = log.written_end_offset
-        self.topic_metrics.bytes_in.value += size
-        self.topic_metrics.records_in.value += end_offset - leader.written_end_offset
+        metrics = self.topic_metrics
+        metrics.flushes.observe(elapsed_ms / 1000)
+        metrics.bytes_in.value += size
+        metrics.records_in.value += end_offset - leader.written_end_offset
         return leader.on_written(end_offset)
 
     def _settle_early(self, log: PartitionLog, leader: PartitionLeader, staged: list[Ack]) -> None:
@@ -588,12 +589,10 @@ class Partition:
             fetch.on_changed(self)
 
     def _settle_acks(self, leader: PartitionLeader, written: Sequence[Ack]) -> None:
-        self._acks.settle(
-            written,
-            # Above the stored end only while a sync follows a change of the durability.
-            high_watermark=min(leader.high_watermark, leader.stored_end_offset),
-            stored_end_offset=leader.stored_end_offset,
-        )
+        stored, committed = leader.stored_end_offset, leader.high_watermark
+        if committed > stored:  # only while a sync follows a change of the durability
+            committed = stored
+        self._acks.settle(written, high_watermark=committed, stored_end_offset=stored)
 
     def _dismiss(self, error: ErrorCode) -> None:
         self._acks.fail(error)

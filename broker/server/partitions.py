@@ -31,6 +31,7 @@ from broker.server.forsaken import Forsaken
 from broker.server.limits import LogLines
 from broker.server.log_settings import log_config
 from broker.server.partition import ParkedFetch, Partition, Surroundings
+from broker.server.repeated import ProduceHeads
 from broker.server.storage import discard_partition, discard_unknown_topics
 from broker.server.topics import Topic
 
@@ -69,6 +70,7 @@ class PartitionRegistry:
         """Made by `place` and not opened yet."""
         self._full_lines = LogLines()
         self._forsaken = Forsaken()
+        self.produce_heads = ProduceHeads()
 
     def __len__(self) -> int:
         return len(self._by_name)
@@ -206,6 +208,7 @@ class PartitionRegistry:
             self._broker.synced_ends.forget(partition.topic_id, partition.index)
             partition.mark_deleted()
         self._placed = {key for key in self._placed if key[0] != topic.topic_id}
+        self.produce_heads.forget()
         for partition in gone:
             await self._close(partition, is_clean=False)
             await asyncio.sleep(0)
@@ -246,6 +249,7 @@ class PartitionRegistry:
                 group.create_task(close_next())
         self._by_name.clear()
         self._by_id.clear()
+        self.produce_heads.forget()
 
     async def _close(self, partition: Partition, *, is_clean: bool) -> None:
         try:
@@ -273,6 +277,7 @@ class PartitionRegistry:
             log.open_segments.make_room = self.close_idle_files
             self._broker.synced_ends.add(log)
             self._forsaken.hand_over(topic.name, index, log.producers)
+        self.produce_heads.forget()
         self._by_name[topic.name, index] = partition
         self._by_id[topic.topic_id, index] = partition
         return partition

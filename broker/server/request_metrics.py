@@ -19,13 +19,13 @@ class ApiMetrics:
         self._duration = metrics.request_duration_seconds.labels(api=name)
         self._errors: dict[int, Value] = {}
 
-    def count_request(self) -> None:
-        """One request arrived."""
-        self._requests.value += 1
+    def count_request(self, count: int = 1) -> None:
+        """`count` requests arrived."""
+        self._requests.value += count
 
-    def count_answer(self, duration_ms: float) -> None:
-        """Its answer is ready to leave."""
-        self._duration.observe(duration_ms / 1000)
+    def count_answer(self, duration_ms: float, count: int = 1) -> None:
+        """The answers of `count` requests, which arrived together, are ready to leave."""
+        self._duration.observe(duration_ms / 1000, count)
 
     def count_error(self, error_code: int) -> None:
         """One error code in an answer."""

@@ -90,10 +90,11 @@ class Turn:
         try:
             self._flush()
             self._send()
-            for _ in range(min(len(self._ready), READY_PER_TURN_MAX)):
-                self._ready.popleft()()
-            self._flush()
-            self._send()
+            if self._ready or self._dirty or self._senders:
+                for _ in range(min(len(self._ready), READY_PER_TURN_MAX)):
+                    self._ready.popleft()()
+                self._flush()
+                self._send()
         finally:
             self._is_settling = False
         if self._dirty or self._ready or self._senders:

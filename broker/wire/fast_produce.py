@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from broker.wire import api
+from broker.wire.frame import SIZE_BYTES
 from broker.wire.primitives import (
     STRING_BYTES_MAX,
     MalformedMessage,
@@ -58,6 +59,8 @@ _FLEXIBLE_FROM: Final = api.APIS[api.PRODUCE].flexible_from
 _LOG_START_FROM: Final = 5
 _RECORD_ERRORS_FROM: Final = 8
 _TOPIC_BYTES_MAX: Final = 249
+PRODUCED_FROM: Final = 7
+"""From this version on answers name the log start, and batches may be packed with zstd."""
 
 _new: Final = tuple.__new__  # what a NamedTuple's constructor calls, without its Python frame
 _FAILURES: Final = (struct.error, IndexError, UnicodeDecodeError)
@@ -67,6 +70,9 @@ _ACKS: Final = struct.Struct(">hii")
 _ACKS_FLEXIBLE: Final = struct.Struct(">hiB")
 _PARTITION: Final = struct.Struct(">ii")
 _PARTITION_FLEXIBLE: Final = struct.Struct(">iB")
+_HEAD: Final = struct.Struct(">hhii")
+_HEAD_FLEXIBLE: Final = struct.Struct(">BhiB")
+_ONE_FLEXIBLE: Final = struct.Struct(">Bi")
 
 
 def decode_produce(view: memoryview, position: int, version: int) -> ProduceParts:
@@ -249,6 +255,57 @@ def encode_produce_response(
     if version >= _LOG_START_FROM:
         return layout.pack(*head, log_start_offset, throttle_time_ms)
     return layout.pack(*head, throttle_time_ms)
+
+
+class ProducedAnswers:
+    """The answers to batches that one partition took, in one version of PRODUCED_FROM or above: all
+    alike but for a few numbers.
+    """
+
+    __slots__ = ("_layout", "_middle", "_size", "_tail")
+
+    def __init__(self, version: int, topic: str, partition: int) -> None:
+        assert version >= PRODUCED_FROM, "older answers have another layout"
+        frame = encode_produce_response(version, 0, topic, ProducedPartition(partition, 0, 0, 0, 0))
+        tail_bytes = 4 if version < _RECORD_ERRORS_FROM else 10 if version < _FLEXIBLE_FROM else 9
+        middle_end = len(frame) - tail_bytes - 24
+        self._size = len(frame) - SIZE_BYTES
+        self._middle = frame[8:middle_end]
+        self._tail = frame[len(frame) - tail_bytes :]
+        self._layout = struct.Struct(f">ii{len(self._middle)}sqqq{tail_bytes}s")
+
+    def encode(
+        self,
+        correlation_id: int,
+        base_offset: int,
+        log_append_time_ms: int,
+        log_start_offset: int,
+    ) -> bytes:
+        """As `encode_produce_response` without an error: the whole frame."""
+        return self._layout.pack(
+            self._size,
+            correlation_id,
+            self._middle,
+            base_offset,
+            log_append_time_ms,
+            log_start_offset,
+            self._tail,
+        )
+
+
+def encode_produce_head(
+    version: int, acks: int, timeout_ms: int, topic: str, partition: int
+) -> bytes:
+    """The body of a request with one batch and no transaction, up to the size of the batch."""
+    name = topic.encode()
+    out = bytearray()
+    if version >= _FLEXIBLE_FROM:
+        out += _HEAD_FLEXIBLE.pack(0, acks, timeout_ms, 2)
+        write_name(out, name, is_flexible=True)
+        return bytes(out + _ONE_FLEXIBLE.pack(2, partition))
+    out += _HEAD.pack(-1, acks, timeout_ms, 1)
+    write_name(out, name, is_flexible=False)
+    return bytes(out + _PARTITION.pack(1, partition))
 
 
 _SINGLE: Final[dict[tuple[int, int], struct.Struct]] = {}

@@ -69,6 +69,10 @@ def handle_produce(connection: Connection, header: RequestHeader, frame: memoryv
             single.refuse(refusal)
         except NeedsWorker:
             _stage_rest(connection, header, request, single, 0)
+        else:
+            partitions = connection.broker.partitions
+            partition = partitions.get(topic, index)
+            partitions.produce_heads.learn(header, request, frame, partition)
         return
     answers = _Answers(slot, header, request)
     answers.stage(connection, header, request)
