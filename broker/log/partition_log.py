@@ -223,8 +223,7 @@ class PartitionLog:
             self._last_indexed = position
         if not position:
             self._first_append_time = self.rolls_from_ms = now
-        if latest > self._max_timestamp:
-            self._max_timestamp = latest
+        self._max_timestamp = max(self._max_timestamp, latest)
         segment.size = position + size
 
     def flush(self) -> None:
@@ -264,6 +263,11 @@ class PartitionLog:
         self.producers.mark()
         self.written_end_offset = self.log_end_offset
 
+    def discard_staged(self) -> None:
+        """Undo what is staged: its buffer is used for something else now."""
+        if self._staged:
+            self._undo_staged()
+
     def flush_early(self) -> None:
         """Flush what somebody else staged, who will call `flush` later in this turn: a failure is
         raised here and there.
@@ -289,14 +293,8 @@ class PartitionLog:
         self.producers.mark()
 
     def _undo_staged(self) -> None:
-        (
-            self.log_end_offset,
-            self._active.size,
-            index_count,
-            self._last_indexed,
-            epochs,
-            times,
-        ) = self._undo
+        self.log_end_offset, self._active.size, index_count, self._last_indexed = self._undo[:4]
+        epochs, times = self._undo[4:]
         self._index.truncate(index_count)
         self.epochs.restore(epochs)
         self._first_append_time, self._last_append_time, self._max_timestamp = times

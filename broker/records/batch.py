@@ -193,9 +193,7 @@ def assign(view: memoryview | bytearray, base_offset: int, leader_epoch: int) ->
     """Patch base offset and leader epoch in place, in a batch that fills `view`; both lie outside
     the CRC.
     """
-    _LENGTH_AND_EPOCH.pack_into(
-        view, 0, base_offset, len(view) - LENGTH_OVERHEAD, leader_epoch
-    )
+    _LENGTH_AND_EPOCH.pack_into(view, 0, base_offset, len(view) - LENGTH_OVERHEAD, leader_epoch)
 
 
 def set_log_append_time(view: memoryview | bytearray, timestamp_ms: int) -> None:

@@ -20,8 +20,8 @@ from broker.ports import Buffer, Transport
 from broker.server.incoming import FrameError, Incoming
 from broker.server.limits import TURN_RESPONSE_BYTES, WRITE_BUFFER_BYTES_HIGH
 from broker.server.patience import CLOSE, FRAME, MEMORY, NOTHING, READ, REQUEST, Owed, Patience
-from broker.server.requests import CloseConnection, handle_frame
 from broker.server.repeated import stage_repeated
+from broker.server.requests import CloseConnection, handle_frame
 from broker.server.slot import ResponseSlot
 from broker.wire.primitives import MalformedMessage
 
@@ -98,7 +98,7 @@ class Connection(asyncio.BufferedProtocol):
             transport.abort()
 
     def get_buffer(self, sizehint: int) -> Buffer:
-        return self.incoming.get_buffer()
+        return self.incoming.get_buffer(self.broker.turn.received_end)
 
     def buffer_updated(self, nbytes: int) -> None:
         clock = self.broker.clock
@@ -299,7 +299,7 @@ class Connection(asyncio.BufferedProtocol):
         except Exception as error:  # noqa: BLE001 - the root of a connection: a bug closes it and nothing else
             self.fail(error)
         finally:
-            turn.settle()
+            turn.close(self.incoming.shared_end)
 
     def fail(self, error: BaseException) -> None:
         """A handler's bug: logged with its trace, counted, and this connection closes."""

@@ -37,8 +37,9 @@ class Incoming:
     """The receiving half of one connection.
 
     `is_starved`: a frame needs a bigger buffer than memory allows now; try `grow` when memory comes
-    back. In a turn, `view[position:end]` is what was received and not taken yet; whoever takes whole
-    frames of it moves `position` on.
+    back. In a turn, `view[position:end]` is what was received and not taken yet; whoever takes
+    whole frames of it moves `position` on. `shared_end` is where that ends in the shared buffer; 0:
+    it lies in memory of our own.
     """
 
     __slots__ = (
@@ -49,10 +50,12 @@ class Incoming:
         "_own_filled",
         "_rest",
         "_shared",
+        "_start",
         "_taken",
         "end",
         "is_starved",
         "position",
+        "shared_end",
         "view",
     )
 
@@ -63,6 +66,8 @@ class Incoming:
         self.view = shared
         self.position = 0
         self.end = 0
+        self.shared_end = 0
+        self._start = 0
         self._frame_size = 0
         self._is_drained = True
         self._own: bytearray | None = None
@@ -88,25 +93,36 @@ class Incoming:
         is_own_complete = self._own is not None and self._own_filled == self._frame_size
         return not self._is_drained or is_own_complete
 
-    def get_buffer(self) -> memoryview:
-        """Where the next bytes go; never empty while there is no backlog."""
+    def get_buffer(self, taken: int = 0) -> memoryview:
+        """Where the next bytes go; never empty while there is no backlog. The first `taken` bytes
+        of the shared buffer are in use, at most SHARED_TURN_BYTES_MAX.
+        """
         if self._own is not None:
             return memoryview(self._own)[self._own_filled :]
+        self._start = taken
         rest = self._rest
-        if not rest:
-            return self._shared
-        self._shared[: len(rest)] = rest
-        return self._shared[len(rest) :]
+        if rest:
+            end = taken + len(rest)
+            self._shared[taken:end] = rest
+            return self._shared[end:]
+        return self._shared[taken:] if taken else self._shared
 
     def begin(self, received: int) -> None:
         """`received` bytes arrived in the buffer; 0 goes on with the backlog."""
+        self.shared_end = 0
         if self._own is not None:
             self._own_filled += received
             return
         rest = self._rest
-        self.view = self._shared if received else memoryview(rest)
-        self.position = 0
-        self.end = len(rest) + received
+        if received:
+            self.view = self._shared
+            self.position = self._start
+            self.shared_end = self._start + len(rest) + received
+            self.end = self.shared_end
+        else:
+            self.view = memoryview(rest)
+            self.position = 0
+            self.end = len(rest)
         self._rest = b""
         self._is_drained = False
 
@@ -147,9 +163,7 @@ class Incoming:
             self._is_drained = True
             self.view = self._shared
             return
-        self._rest = bytearray(
-            self.view[self.position : self.end]
-        )  # frames are patched in place
+        self._rest = bytearray(self.view[self.position : self.end])  # frames are patched in place
         self.view = self._shared
         self.position = self.end = 0
         if self._is_drained and (

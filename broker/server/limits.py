@@ -28,6 +28,15 @@ really arrive.
 READY_PER_TURN_MAX: Final = 16
 """Parked requests that go on in one turn; a record that many wait for wakes them in slices."""
 
+SHARED_TURN_BYTES_MAX: Final = 64 << 10
+"""Connections that can be read in one round of the loop share a turn up to so many bytes of the
+receive buffer, which have to stay as they are until the turn is settled."""
+
+ALONE_TURNS_MAX: Final = 4
+UNSHARED_TURNS: Final = 60
+"""After so many turns that nobody shared, so many are not held open for others: a connection that
+is alone would be answered one round of the loop later for nothing."""
+
 TURN_RESPONSE_BYTES: Final = 1 << 20
 """After this many response bytes a connection lets the others have their turn."""
 

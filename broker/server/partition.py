@@ -337,17 +337,15 @@ class Partition:
 
     def _write(self, log: PartitionLog, leader: PartitionLeader, size: int) -> Sequence[Effect]:
         """One append for all that is staged. Raises DiskFull, DiskFault."""
-        clock = self._around.clock
+        clock, metrics = self._around.clock, self.topic_metrics
         began_ms = clock.monotonic_ms()
         log.flush()
-        elapsed_ms = clock.monotonic_ms() - began_ms
+        metrics.flushes.observe((clock.monotonic_ms() - began_ms) / 1000)
         space = self._around.space
         space.unchecked_bytes -= size
         if space.unchecked_bytes < 0:
             space.check()
         end_offset = log.written_end_offset
-        metrics = self.topic_metrics
-        metrics.flushes.observe(elapsed_ms / 1000)
         metrics.bytes_in.value += size
         metrics.records_in.value += end_offset - leader.written_end_offset
         return leader.on_written(end_offset)
@@ -589,11 +587,12 @@ class Partition:
             fetch.on_changed(self)
 
     def _settle_acks(self, leader: PartitionLeader, written: Sequence[Ack]) -> None:
-        stored, committed = leader.stored_end_offset, leader.high_watermark
-        if committed > stored:  # only while a sync follows a change of the durability
-            committed = stored
+        stored = leader.stored_end_offset
+        committed = min(leader.high_watermark, stored)  # the end that is stored may be behind it
         self._acks.settle(written, high_watermark=committed, stored_end_offset=stored)
 
     def _dismiss(self, error: ErrorCode) -> None:
+        if self._log is not None:
+            self._log.discard_staged()
         self._acks.fail(error)
         self._look_again()

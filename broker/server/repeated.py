@@ -65,11 +65,13 @@ class KnownHead:
 
 
 class ProduceHeads:
-    """The heads that a broker has seen, by API version and bytes: client id to size of the batch."""
+    """The heads that a broker has seen, by API version and bytes: all behind the correlation id,
+    up to the size of the batch.
+    """
 
     def __init__(self) -> None:
         self._by_version: dict[int, dict[bytes, KnownHead]] = {}
-        self._count = 0
+        self.count = 0
 
     def of_version(self, version: int) -> dict[bytes, KnownHead]:
         """To look up only."""
@@ -93,17 +95,17 @@ class ProduceHeads:
         begin = _CORRELATION_END - 4
         if end > HEAD_BYTES_MAX or frame[header.body_position : end] != body:
             return  # written in another way than usual
-        if self._count >= HEADS_MAX:
+        if self.count >= HEADS_MAX:
             self.forget()
         known = self._by_version.setdefault(version, {})
         head = bytes(frame[begin:end])
-        self._count += head not in known
+        self.count += head not in known
         known[head] = KnownHead(partition, version, acks)
 
     def forget(self) -> None:
         """A partition came or went: names may mean others now."""
         self._by_version.clear()
-        self._count = 0
+        self.count = 0
 
 
 _NOTHING: Final[dict[bytes, KnownHead]] = {}
@@ -114,9 +116,7 @@ class RepeatedSlot(ResponseSlot):
 
     __slots__ = ("_correlation_id", "_known", "result")
 
-    def __init__(
-        self, connection: Connection, known: KnownHead, correlation_id: int
-    ) -> None:
+    def __init__(self, connection: Connection, known: KnownHead, correlation_id: int) -> None:
         self._connection = connection
         self.api_metrics = connection.broker.produce_metrics
         self.received_ms = connection.now_ms
@@ -216,7 +216,7 @@ def _records(
                 size = size & 0x3FFF | view[position] << 14
                 position += 1
         end = position + size - 1
-        if size > 0x1F_FFFF or end + 3 != frame_end or view[end:frame_end] != _NO_TAGS:
+        if size > 0x1F_FFFF or end + 3 != frame_end or view[end:frame_end].tobytes() != _NO_TAGS:
             return None
         return view[position:end]
     if position + 4 > frame_end:

@@ -16,7 +16,12 @@ from typing import Protocol
 
 import structlog
 
-from broker.server.limits import READY_PER_TURN_MAX
+from broker.server.limits import (
+    ALONE_TURNS_MAX,
+    READY_PER_TURN_MAX,
+    SHARED_TURN_BYTES_MAX,
+    UNSHARED_TURNS,
+)
 
 _log = structlog.get_logger("hermes.turn")
 
@@ -48,10 +53,33 @@ class Turn:
         self._is_scheduled = False
         self._is_settling = False
         self._is_open = False
+        self.received_end = 0
+        self._read_count = 0
+        self._alone_count = 0
 
     def open(self) -> None:
         """The caller promises to `settle` before it returns to the loop."""
         self._is_open = True
+
+    def close(self, received_end: int) -> None:
+        """End a read that `open` began; what it staged lies in the receive buffer below
+        `received_end`. The turn goes on with other connections that can be read in this round of
+        the loop, if there have been such lately, and is settled behind them; else it is settled
+        now.
+        """
+        self._is_open = False
+        if not self._dirty or received_end > SHARED_TURN_BYTES_MAX:
+            self.settle()
+            return
+        if self._alone_count >= ALONE_TURNS_MAX:
+            self._alone_count += 1
+            if self._alone_count >= ALONE_TURNS_MAX + UNSHARED_TURNS:
+                self._alone_count = 0
+            self.settle()
+            return
+        self._read_count += 1
+        self.received_end = max(self.received_end, received_end)
+        self.schedule()
 
     @property
     def has_dirty(self) -> bool:
@@ -87,6 +115,9 @@ class Turn:
             return
         self._is_open = False
         self._is_settling = True
+        if self._read_count:
+            self._alone_count = self._alone_count + 1 if self._read_count == 1 else 0
+            self._read_count = 0
         try:
             self._flush()
             self._send()
@@ -97,6 +128,7 @@ class Turn:
                 self._send()
         finally:
             self._is_settling = False
+            self.received_end = 0
         if self._dirty or self._ready or self._senders:
             self.schedule()
 

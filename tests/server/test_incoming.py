@@ -7,28 +7,36 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.server.incoming import FrameError, Incoming
-from broker.server.limits import FRAME_BUFFER_BYTES_MIN, KEPT_PREFIX_BYTES_MAX, MemoryBudget
+from broker.server.limits import (
+    FRAME_BUFFER_BYTES_MIN,
+    KEPT_PREFIX_BYTES_MAX,
+    SHARED_TURN_BYTES_MAX,
+    MemoryBudget,
+)
 
 SHARED_BYTES = 1 << 20
 SIZE_MAX = 8 << 20
+OTHERS = b"\xee"
 
 
 class Feed:
     """A connection's reads as asyncio makes them: get_buffer, fill some of it, take frames."""
 
     def __init__(self, memory_bytes: int = 64 << 20) -> None:
-        self.shared = memoryview(bytearray(SHARED_BYTES))
+        self.shared = memoryview(bytearray(OTHERS * SHARED_BYTES))
         self.memory = MemoryBudget(memory_bytes)
         self.incoming = Incoming(self.shared, self.memory)
         self.frames: list[bytes] = []
 
-    def push(self, data: bytes, piece: int | None = None) -> None:
+    def push(self, given: bytes, piece: int | None = None, taken: int = 0) -> None:
+        data = memoryview(given)
         while data:
-            buffer = self.incoming.get_buffer()
+            buffer = self.incoming.get_buffer(taken)
             count = min(len(buffer), len(data), piece or len(data))
             assert count > 0
             buffer[:count] = data[:count]
             data = data[count:]
+            assert not any(self.shared[:taken].tobytes().strip(OTHERS)), "others' bytes are there"
             self.take(count)
             if self.incoming.is_starved:
                 return
@@ -44,7 +52,7 @@ class Feed:
                 self.frames.append(bytes(frame))
         finally:
             self.incoming.keep_rest()
-        self.shared[:] = bytes([0xEE]) * SHARED_BYTES  # other connections use it too
+        self.shared[:] = OTHERS * SHARED_BYTES  # other connections use it too
 
 
 def framed(payload: bytes) -> bytes:
@@ -56,12 +64,15 @@ def framed(payload: bytes) -> bytes:
     sizes=st.lists(
         st.sampled_from([0, 1, 3, 100, 70_000, 300_000, 1_500_000, 5_000_000]), max_size=6
     ),
-    piece=st.sampled_from([997, 4096, 65_536, 200_001, 1 << 20, 1 << 24]),
+    piece=st.sampled_from([9_970, 40_960, 65_536, 200_001, 1 << 20, 1 << 24]),
+    taken=st.sampled_from([0, 1, 999, SHARED_TURN_BYTES_MAX]),
 )
-def test_frames_come_out_whole_whatever_the_pieces(sizes: list[int], piece: int) -> None:
+def test_frames_come_out_whole_whatever_the_pieces(
+    sizes: list[int], piece: int, taken: int
+) -> None:
     feed = Feed()
     marked = [bytes([index]) + b"x" * size for index, size in enumerate(sizes)]
-    feed.push(b"".join(map(framed, marked)), piece)
+    feed.push(b"".join(map(framed, marked)), piece, taken)
     assert [len(frame) for frame in feed.frames] == [len(frame) for frame in marked]
     assert feed.frames == marked, "contents differ"
     assert not feed.incoming.is_inside_frame

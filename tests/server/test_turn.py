@@ -5,7 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from broker.server.limits import READY_PER_TURN_MAX
+from broker.server.limits import (
+    ALONE_TURNS_MAX,
+    READY_PER_TURN_MAX,
+    SHARED_TURN_BYTES_MAX,
+    UNSHARED_TURNS,
+)
 from broker.server.turn import Turn
 
 
@@ -83,3 +88,62 @@ async def test_a_turn_that_nobody_settles_settles_itself() -> None:
     assert notes == []
     await asyncio.sleep(0.01)
     assert notes == ["write p"]
+
+
+def read(turn: Turn, partition: Step, received_end: int = 100) -> None:
+    """A connection's read that stages something for `partition`."""
+    turn.open()
+    turn.add_dirty(partition)
+    turn.close(received_end)
+
+
+async def test_connections_read_in_one_round_share_a_turn() -> None:
+    notes: list[str] = []
+    turn = Turn()
+    read(turn, Step(notes, "first"), 100)
+    assert turn.received_end == 100, "these bytes of the receive buffer stay as they are"
+    read(turn, Step(notes, "second"), 250)
+    assert turn.received_end == 250
+    assert notes == []
+    await asyncio.sleep(0)
+    assert notes == ["write first", "write second"]
+    assert turn.received_end == 0
+
+
+async def test_a_turn_ends_when_it_holds_much_of_the_receive_buffer() -> None:
+    notes: list[str] = []
+    turn = Turn()
+    read(turn, Step(notes, "first"))
+    read(turn, Step(notes, "second"), SHARED_TURN_BYTES_MAX + 1)
+    assert notes == ["write first", "write second"]
+    assert turn.received_end == 0
+
+
+async def test_a_read_that_stages_nothing_is_answered_at_once() -> None:
+    notes: list[str] = []
+    turn = Turn()
+    turn.open()
+    turn.add_sender(Step(notes, "c"))
+    turn.close(100)
+    assert notes == ["send c"]
+
+
+async def test_a_connection_that_is_alone_does_not_wait_for_others() -> None:
+    notes: list[str] = []
+    turn = Turn()
+    waited: list[bool] = []
+    for _ in range(ALONE_TURNS_MAX + 2 * UNSHARED_TURNS):
+        notes.clear()
+        read(turn, Step(notes, "p"))
+        waited.append(not notes)
+        await asyncio.sleep(0)
+        assert notes == ["write p"]
+    assert waited.count(True) <= 3 * ALONE_TURNS_MAX
+    for _ in range(UNSHARED_TURNS + 1):  # now there are two
+        read(turn, Step(notes, "p"))
+        read(turn, Step(notes, "q"))
+        await asyncio.sleep(0)
+    notes.clear()
+    read(turn, Step(notes, "p"))
+    assert notes == [], "it is noticed"
+    await asyncio.sleep(0)
