@@ -78,7 +78,7 @@ def read_keys(broker: BrokerProcess, topic: str) -> list[int]:
     deadline = time.monotonic() + 20
     position = 0
     while position < end and time.monotonic() < deadline:
-        for message in consumer.consume(500, 0.5):
+        for message in consumer.consume(min(500, end - position), 0.5):
             assert message.error() is None
             keys.append(int(message.key()))
             position = message.offset() + 1
