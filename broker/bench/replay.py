@@ -2,8 +2,7 @@
 
 The broker has a memory cgroup of 2 GiB, its page cache included, and the history of 10 GB is
 dropped from the cache first. That the replay was cold is shown by the broker's metrics: what the
-device was read for is the bytes that fetches read, less what was in the page cache. (Reads that had
-to wait are few all the same: the system reads ahead of a replay.)
+device was read for is the bytes that fetches read, less what was in the page cache.
 """
 
 from __future__ import annotations

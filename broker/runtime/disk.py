@@ -35,6 +35,8 @@ READER_THREADS: Final = 4
 """Cold reads at a time; more wait in line."""
 WRITER_THREADS: Final = 4
 """Creates, unlinks and syncs of directories at a time."""
+READ_PAUSE_S_MAX: Final = 0.02
+"""How long a read of the device lets syncs pass: replays go on beside those that never end."""
 SYNC_THREADS: Final = 4
 """Syncs of files at a time; they have threads of their own, so that none waits for a deletion."""
 IOVEC_MAX: Final = 1024
@@ -165,6 +167,12 @@ class SystemDisk:
         assert len(own) == len(files), "files of this disk"
         return await self._rounds.run([file.sync_here for file in own])
 
+    async def let_syncs_pass(self) -> None:
+        """Before a read of the device: what is being synced goes first, or a consumer that reads
+        an old history would slow down every producer.
+        """
+        await self._rounds.pause(READ_PAUSE_S_MAX)
+
     async def unlink(self, path: str) -> None:
         await self.run_write(path, _unlink, self._at(path))
 
@@ -242,6 +250,7 @@ class SystemFile:
         found = os.fstat(descriptor)
         self._size = found.st_size
         disk.note_device(found.st_dev)
+        _read_what_is_asked(descriptor)
         self._users = _Users(descriptor)
         self._syncs = _Syncs()
         self._writeback = Writeback(disk.writeback, self._users.run, self._size)
@@ -288,6 +297,7 @@ class SystemFile:
         return self._disk.read_warm(self._path, self._descriptor, position, size)
 
     async def read_cold(self, position: int, size: int) -> bytes:
+        await self._disk.let_syncs_pass()
         return await self._disk.run_read(self._path, self._users.run(_read_all), position, size)
 
     def truncate(self, size: int) -> None:
@@ -482,6 +492,15 @@ class _Nowait:
 
 
 _nowait = _Nowait()
+
+
+def _read_what_is_asked(descriptor: int) -> None:
+    """No reading ahead: fetches are large, and megabytes that nobody asked for yet stand before
+    every sync in the device's queue.
+    """
+    if hasattr(os, "posix_fadvise"):
+        with suppress(OSError):  # a file system without it
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
 
 
 def _read_all(descriptor: int, position: int, size: int) -> bytes:

@@ -24,6 +24,19 @@ class SyncThreads:
 
     def __init__(self) -> None:
         self._queues: list[SimpleQueue[_Share | None]] = []
+        self._running = 0
+        self._waiting: list[asyncio.Future[None]] = []
+
+    async def pause(self, seconds_max: float) -> None:
+        """Returns at once when nothing is synced, else as soon as that ends, after `seconds_max` at
+        the latest.
+        """
+        if self._running:
+            ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(ended)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds_max):
+                    await ended
 
     async def run(self, works: Sequence[Callable[[], T]]) -> list[T]:
         """What each of `works` gives, in their order; raises what one of them raised, when all have
@@ -35,13 +48,25 @@ class SyncThreads:
         together = _Together(asyncio.get_running_loop(), works, count)
         for number in range(count):
             self._queues[number].put((together, number))
-        await together.done
+        self._running += 1
+        try:
+            await together.done
+        finally:
+            self._running -= 1
+            if self._waiting and not self._running:
+                self._end_pauses()
         return together.results
 
     def close(self) -> None:
         """Never waits for the device."""
         for queue in self._queues:
             queue.put(None)
+
+    def _end_pauses(self) -> None:
+        for ended in self._waiting:
+            if not ended.done():  # it waited for too long, or was given up
+                ended.set_result(None)
+        self._waiting.clear()
 
     def _start(self) -> None:
         queue: SimpleQueue[_Share | None] = SimpleQueue()

@@ -105,6 +105,31 @@ async def test_read_that_would_wait_is_none_and_cold_read_has_it(
     file.close()
 
 
+async def test_a_cold_read_takes_from_the_device_what_is_asked_and_no_more(
+    disk: SystemDisk, tmp_path: Path
+) -> None:
+    """Megabytes read ahead for a replay stand before every sync."""
+    size, asked = 16 << 20, 1 << 20
+    file = await disk.create("a")
+    file.append([os.urandom(size)])
+    await file.sync()
+    descriptor = os.open(tmp_path / "data" / "a", os.O_RDONLY)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(descriptor)
+    before = device_read_bytes()
+    for position in range(0, 4 * asked, asked):
+        assert file.read(position, asked) is None
+        assert len(await file.read_cold(position, asked)) == asked
+    assert 4 * asked <= device_read_bytes() - before < 4 * asked + (64 << 10)
+    file.close()
+
+
+def device_read_bytes() -> int:
+    """Of this process, so far."""
+    lines = Path("/proc/self/io").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("read_bytes")).split()[1])
+
+
 async def test_file_system_without_nowait_reads_anyway(
     disk: SystemDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -105,3 +105,25 @@ async def test_closing_waits_for_no_call_and_gives_up_what_has_not_begun() -> No
         await asyncio.sleep(0.01)
     assert not came.is_set()
     late.cancel()
+
+
+async def test_a_pause_ends_with_the_round_that_it_met(threads: SyncThreads) -> None:
+    is_synced = threading.Event()
+    round_ = asyncio.ensure_future(threads.run([lambda: is_synced.wait(20)]))
+    pause = asyncio.ensure_future(threads.pause(60))
+    await asyncio.sleep(0.05)
+    assert not pause.done()
+    is_synced.set()
+    await asyncio.wait_for(pause, 20)
+    assert await round_ == [True]
+    await asyncio.wait_for(threads.pause(60), 5)
+
+
+async def test_a_pause_is_over_in_time_where_the_round_is_not(threads: SyncThreads) -> None:
+    is_synced = threading.Event()
+    round_ = asyncio.ensure_future(threads.run([lambda: is_synced.wait(20)]))
+    await asyncio.sleep(0)
+    await asyncio.wait_for(threads.pause(0.01), 10)
+    assert not round_.done()
+    is_synced.set()
+    assert await round_ == [True]
