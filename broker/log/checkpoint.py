@@ -117,12 +117,13 @@ class Checkpoints:
 
     def begin_sync(self, log: PartitionLog) -> SyncMark:
         """What is written now. Readers will soon read up to there: they need not look for it."""
-        if log.log_end_offset == log.written_end_offset:  # else its size counts what is staged
-            log.positions.remember_end(log.written_end_offset, log.active, log.active.size)
+        active, size = log.active, log.active.size
+        if log.log_end_offset == log.written_end_offset:
+            log.positions.remember_end(log.written_end_offset, active, size)
+        else:  # the segment's size counts what is staged
+            size = log.reach().written_size
         closed = [segment for segment in self.unsynced_closed if segment in log.segments]
-        reach = log.reach()
-        segments = (*closed, log.active)
-        return SyncMark(reach.written_end_offset, segments, self.names_changed, reach.written_size)
+        return SyncMark(log.written_end_offset, (*closed, active), self.names_changed, size)
 
     async def sync(self, log: PartitionLog, mark: SyncMark) -> None:
         """As `PartitionLog.sync_to`."""
