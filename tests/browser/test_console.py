@@ -3,6 +3,7 @@ accessibility."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from itertools import pairwise
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.async_playwright import Axe
-from playwright.async_api import Browser, BrowserContext, Page, expect
+from playwright.async_api import Browser, BrowserContext, Page, WebSocketRoute, expect
 
 from tests.browser.conftest import Installation, Watched
 
@@ -85,6 +86,37 @@ async def test_chart_and_its_table_move_too(page: Page) -> None:
     await expect(page.locator(".legend li")).to_have_count(2)
     lag, shown = await lag_of(page), await page.locator(".legend strong").first.inner_text()
     assert abs(int(shown.replace(",", "")) - lag) <= max(500, lag // 5)
+
+
+async def test_chart_fetches_its_history_again_when_frames_were_lost(page: Page) -> None:
+    sequences: list[int] = []
+
+    def lose_some(socket: WebSocketRoute) -> None:
+        """The first frame arrives, and of the later ones those that do not follow it."""
+        server = socket.connect_to_server()
+
+        def pass_on(message: str | bytes) -> None:
+            sequence = int(json.loads(message)["sequence"])
+            if not sequences or sequence > sequences[0] + 1:
+                sequences.append(sequence)
+                socket.send(message)
+
+        server.on_message(pass_on)
+
+    await page.route_web_socket(re.compile(r"/ws/live"), lose_some)
+    asked_after: list[int] = []
+    page.on(
+        "request",
+        lambda request: "/history" in request.url and asked_after.append(len(sequences)),
+    )
+    await page.goto(PAGES["group"])
+    await expect(page.locator("#lag canvas")).to_be_visible(timeout=SOON_MS)
+    if not any(count > 1 for count in asked_after):
+        await page.wait_for_event(
+            "request",
+            lambda request: "/history" in request.url and len(sequences) > 1,
+            timeout=SOON_MS,
+        )
 
 
 async def test_pause_stops_updates_and_resume_goes_on(page: Page) -> None:
