@@ -54,7 +54,6 @@ PAGES = {
     "messages": f"{LOCAL}messages/order-events/",
     "message": f"{LOCAL}messages/order-events/0/0/",
     "brokers": f"{LOCAL}brokers/",
-    "broker": f"{LOCAL}brokers/0/",
     "clusters": "/clusters/",
     "cluster": "/clusters/stock-room/connection",
     "accounts": "/accounts/users/",
