@@ -178,7 +178,8 @@ def paced(
         reader = start_raw(target, kind="time", topic=topic, **job)
         wait_until_ready(reader)
         sent = run_raw(target, kind="pace", topic=topic, **job)
-        from_ns = sent["began_ns"] + round(WARM_UP_S * 1e9)
+        warm_up_s = min(WARM_UP_S, sent["records"] / rate / 3)  # it may have been given up early
+        from_ns = sent["began_ns"] + round(warm_up_s * 1e9)
         windows = [(from_ns, time.monotonic_ns())]
         read = finish_load(
             reader, json.dumps({"records": sent["records"], "windows": windows}) + "\n"
@@ -187,7 +188,7 @@ def paced(
         check_count(target, topic, options.partitions, sent["records"])
     (window,) = read["windows"]
     if window is None:
-        raise TooSlow(f"no record was due after the first {WARM_UP_S} s: give it more seconds")
+        raise TooSlow(f"no record was due after the first {warm_up_s:.1f} s: give it more seconds")
     values = {
         "P50": window["p50_ms"],
         "P99": window["p99_ms"],
