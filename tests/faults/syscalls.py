@@ -115,10 +115,20 @@ class Files:
             if is_lasting:
                 self.broken.append(f"{target} got its name before its content was synced")
             self._written[target] = self._written.pop(source)
+        if target.rpartition("/")[2].startswith("partition-"):
+            self._made_aside(source, target)
         self._changed(call, target)
         directory, _, name = source.rpartition("/")
         if self._names.get(directory, {}).pop(name, None) is None:
             self._changed(call, source)  # it had been durable: it may come back
+
+    def _made_aside(self, source: str, target: str) -> None:
+        """A new directory gets its name: all that is in it was synced."""
+        names = self._names.pop(source, {})
+        unsynced = [path for path in self._written if path.startswith(f"{source}/")]
+        if names or unsynced:
+            found = [*names, *unsynced]
+            self.broken.append(f"{target} got its name before {found} in it were synced")
 
     def _unlinked(self, path: str) -> None:
         directory, _, name = path.rpartition("/")
