@@ -21,6 +21,7 @@ import structlog
 
 from broker.log.checkpoint import SyncMark
 from broker.log.partition_log import PartitionLog
+from broker.measures import Distribution, Value
 from broker.metrics import Metrics
 from broker.ports import Clock, Disk, DiskFault, DiskFile, NoDescriptor
 from broker.server.partition import Partition
@@ -65,6 +66,7 @@ class SyncRounds:
         self._added_ms = 0.0
         self._waits = False
         self._may_sync_all = True
+        self._counted: dict[str, tuple[Value, Value, Distribution]] = {}
 
     def add(self, partition: Partition) -> None:
         """Sync it in the next round. Adding twice is fine."""
@@ -106,11 +108,23 @@ class SyncRounds:
         ended_ms = self._clock.monotonic_ms()
         elapsed_ms = ended_ms - began_ms
         self._waits = waits_for_more(elapsed_ms, ended_ms - self._added_ms)
-        metrics, way = self._metrics, DIRECT if is_direct else WHOLE
-        metrics.sync_rounds_total.add(1, way=way)
-        metrics.synced_files_total.add(file_count, way=way)
-        metrics.sync_round_duration_seconds.observe(elapsed_ms / 1000, way=way)
+        self._count(DIRECT if is_direct else WHOLE, file_count, elapsed_ms)
         await self._publish(synced)
+
+    def _count(self, way: str, file_count: int, elapsed_ms: float) -> None:
+        """In the metrics; a way that was never gone has none."""
+        counted = self._counted.get(way)
+        if counted is None:
+            metrics = self._metrics
+            counted = self._counted[way] = (
+                metrics.sync_rounds_total.labels(way=way),
+                metrics.synced_files_total.labels(way=way),
+                metrics.sync_round_duration_seconds.labels(way=way),
+            )
+        rounds, files, duration = counted
+        rounds.value += 1
+        files.value += file_count
+        duration.observe(elapsed_ms / 1000)
 
     async def _sync_directly(self, due: Sequence[Due]) -> list[Due]:
         """Those whose files could be synced; the others are offline."""
