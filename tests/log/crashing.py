@@ -58,6 +58,9 @@ class Book:
     config: LogConfig
     appended: dict[int, tuple[bytes, int, int]] = field(default_factory=dict)
     sequences: dict[int, int] = field(default_factory=dict)
+    epochs: dict[int, int] = field(default_factory=dict)
+    """Leader epochs by offset; `epoch` is the present one."""
+    epoch: int = 0
     end: int = 0
     """Everything below was synced, or read after a recovery."""
     synced: SyncedEnd = NOTHING_SYNCED
@@ -67,7 +70,12 @@ class Book:
     start_max: int = 0
 
     def copy(self) -> Book:
-        return replace(self, appended=dict(self.appended), sequences=dict(self.sequences))
+        return replace(
+            self,
+            appended=dict(self.appended),
+            sequences=dict(self.sequences),
+            epochs=dict(self.epochs),
+        )
 
     def append(self, log: PartitionLog, count: int = 1) -> None:
         """One record a batch, by two idempotent producers in turn."""
@@ -78,12 +86,14 @@ class Book:
             value = f"value-{offset}".ljust(20 + offset * 7 % 31, ".")
             self.appended[offset] = (value.encode(), producer, sequence)
             self.sequences[producer] = sequence + 1
+            self.epochs[offset] = self.epoch
             append_keyed(
                 log,
                 (f"key-{offset % 5}", value),
                 producer_id=producer,
                 producer_epoch=0,
                 base_sequence=sequence,
+                leader_epoch=self.epoch,
             )
 
     async def sync(self, log: PartitionLog) -> None:
@@ -93,6 +103,7 @@ class Book:
     def forget_beyond(self, end: int) -> None:
         """What a crash took is not in the book any more; its offsets may be given out again."""
         self.appended = {k: v for k, v in self.appended.items() if k < end}
+        self.epochs = {k: v for k, v in self.epochs.items() if k < end}
         self.sequences = {}
         for _, producer, sequence in self.appended.values():
             self.sequences[producer] = sequence + 1
@@ -275,6 +286,8 @@ async def check(log: PartitionLog, book: Book) -> None:
         assert found.items() <= expected.items(), "nothing that was not written"
     else:
         assert found == expected, "every record, and no other"
+    history = [(book.epochs[offset], log.epoch_at(offset)) for offset in found]
+    assert all(written == known for written, known in history), log.epochs.entries
     batches = book.producer_batches(log.log_end_offset)
     known = {
         producer: [(batch.first_sequence, batch.base_offset) for batch in entry[2]]

@@ -233,6 +233,7 @@ async def test_a_full_disk_during_the_roll_keeps_the_old_segment(disk: FaultyDis
 async def test_a_file_in_the_next_segments_place_does_not_stop_the_roll(
     disk: FaultyDisk, name: str, content: bytes
 ) -> None:
+    """KAFKA-6388."""
     log = await create(disk)
     append(log, "a")
     await disk.replace_file(f"{DIRECTORY}/{name}", content)

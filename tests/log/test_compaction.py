@@ -116,6 +116,7 @@ async def test_reads_in_the_gaps_go_on_with_what_is_left(disk: FaultyDisk) -> No
 
 
 async def test_tombstones_stay_for_the_delay_counted_from_the_first_clean(disk: FaultyDisk) -> None:
+    """KAFKA-4529: whatever the records' timestamps say."""
     for client_time in (0, NOW_MS, NOW_MS * 2):
         log = await PartitionLog.create(
             disk,

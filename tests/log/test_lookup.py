@@ -52,6 +52,8 @@ some_batches = st.lists(
 def test_lookups_equal_brute_force(
     batches: list[tuple[list[int], str]], targets: list[int], is_reopened: bool, end: int
 ) -> None:
+    """KAFKA-16342, KAFKA-16310: times out of order inside batches, compressed or not."""
+
     async def check() -> None:
         with tempfile.TemporaryDirectory() as directory:
             disk = SystemDisk(Path(directory))

@@ -78,6 +78,7 @@ async def test_when_all_is_old_offsets_go_on_where_they_were(disk: FaultyDisk) -
 async def test_client_timestamps_neither_stop_nor_hasten_retention(
     disk: FaultyDisk, timestamp: int
 ) -> None:
+    """KAFKA-18929."""
     log = await create(disk, CONFIG)
     await append_rolling(log, 20, timestamp_ms=timestamp)
     assert await log.apply_retention(NOW_MS + HOUR_MS - 1) == 0

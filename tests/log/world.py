@@ -153,14 +153,20 @@ async def append_rolling(
 
 
 def append_keyed(
-    log: PartitionLog, *pairs: tuple[str, str | None], now_ms: int = NOW_MS, **options: Any
+    log: PartitionLog,
+    *pairs: tuple[str, str | None],
+    now_ms: int = NOW_MS,
+    leader_epoch: int = 0,
+    **options: Any,
 ) -> AppendResult:
     """One internal batch of key → value records; None is a tombstone."""
     records = [
         NewRecord(key.encode(), None if value is None else value.encode()) for key, value in pairs
     ]
     batch = build_batch(records, timestamp_ms=now_ms, **options)
-    result = log.stage(memoryview(batch), leader_epoch=0, now_wall_ms=now_ms, is_client=False)
+    result = log.stage(
+        memoryview(batch), leader_epoch=leader_epoch, now_wall_ms=now_ms, is_client=False
+    )
     log.flush()
     return result
 
