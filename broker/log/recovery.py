@@ -179,10 +179,11 @@ class _Recovery:
             end = await scan(
                 segment, *end[:2], visitor.visit, end=extent.size, is_gapless=self.is_trusted
             )
-            if end.reason is not None:
-                broken = await measure(segment, end.position, end.next_offset, end.reason, extent)
-                self._note(segment, broken)
-                end = ScanEnd(broken.end_position, broken.end_offset, None)
+            if end.reason is None:
+                break
+            broken = await measure(segment, end.position, end.next_offset, end.reason, extent)
+            self._note(segment, broken)
+            end = ScanEnd(broken.end_position, broken.end_offset, None)
         end = await scan(segment, *end[:2], visitor.visit, is_gapless=self.is_trusted)
         assert visitor.watch is not None, "it was given epochs"
         for broken in visitor.watch.broken:
