@@ -47,7 +47,9 @@ class HostFaults:
     error_probability: float = 0.0
     cold_read_probability: float = 0.05
     worker_death_probability: float = 0.0
+    latency_s_min: float = 0.0
     latency_s_max: float = LATENCY_S_MAX
+    """Most operations take a small part of it."""
     kill_at_operation: int = 0
     """Counts down with every awaited operation; the process dies in the one that reaches 0."""
     kill_at_append: int = 0
@@ -396,7 +398,8 @@ class SimulatedDisk:
         faults = self.image.faults
         if faults.is_last_operation():
             self.die()
-        await asyncio.sleep(self.image.random.random() ** 2 * faults.latency_s_max)
+        latency_s = self.image.random.random() ** 2 * faults.latency_s_max
+        await asyncio.sleep(max(latency_s, faults.latency_s_min))
 
     def check_space(self, path: str) -> None:
         if self.image.faults.is_full:

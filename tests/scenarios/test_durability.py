@@ -128,6 +128,11 @@ class Site:
             while not condition():
                 await asyncio.sleep(0.001)
 
+    def slow_down(self, seconds: float = SLOW_DEVICE_S) -> None:
+        """What every operation of the device takes from now on."""
+        faults = self.host.image.faults
+        faults.latency_s_min = faults.latency_s_max = seconds
+
     async def crash(self, *, takes_power: bool) -> None:
         """The process is gone, and with the power all that no disk had confirmed; another starts
         by itself.
@@ -186,7 +191,7 @@ def test_replicated_the_record_is_in_the_page_cache_at_the_answer_and_not_on_dis
 def test_fsync_the_record_is_on_disk_at_the_answer(acks: int) -> None:
     async def work(site: Site) -> None:
         await site.create("fsync")
-        site.host.image.faults.latency_s_max = SLOW_DEVICE_S
+        site.slow_down()
         await site.produce(acks)
         assert place_of(site.host.image) == (True, True)
         assert await site.read() == [VALUE], "and visible"
@@ -198,7 +203,7 @@ def test_fsync_the_record_is_on_disk_at_the_answer(acks: int) -> None:
 def test_fsync_nobody_sees_a_record_before_it_is_on_disk(acks: int) -> None:
     async def work(site: Site) -> None:
         await site.create("fsync")
-        site.host.image.faults.latency_s_max = SLOW_DEVICE_S
+        site.slow_down()
         async with asyncio.TaskGroup() as group:
             group.create_task(site.produce(acks))
             await site.until(lambda: place_of(site.host.image).is_in_page_cache)
@@ -278,10 +283,10 @@ def test_fsync_what_recovery_found_is_on_disk_before_it_is_seen() -> None:
 
     async def work(site: Site) -> None:
         await site.create("fsync")
-        site.host.image.faults.latency_s_max = SLOW_DEVICE_S
+        site.slow_down()
         await site.produce(0)
         await site.until(lambda: place_of(site.host.image).is_in_page_cache)
-        site.host.image.faults.latency_s_max = 0.01
+        site.slow_down(0.01)
         await site.crash(takes_power=False)
         seen = await site.read(max_wait_ms=30_000)
         assert place_of(site.host.image).is_on_disk == (seen == [VALUE])
@@ -299,12 +304,13 @@ def test_fsync_what_could_not_be_synced_is_on_disk_before_a_restart_shows_it() -
     async def work(site: Site) -> None:
         await site.create("fsync")
         faults = site.host.image.faults
-        faults.latency_s_max = SLOW_DEVICE_S
+        site.slow_down()
         await site.produce(0)
         await site.until(lambda: place_of(site.host.image).is_in_page_cache)
         faults.error_probability = 1.0
         await site.until(lambda: site.host.image.find(f"{DIRECTORY}/{SYNC_FAILED}") is not None)
-        faults.error_probability, faults.latency_s_max = 0.0, 0.01
+        faults.error_probability = 0.0
+        site.slow_down(0.01)
         await site.crash(takes_power=False)
         seen = await site.read(max_wait_ms=30_000)
         assert seen == [VALUE]
@@ -320,7 +326,7 @@ def test_replicated_topics_do_not_wait_for_a_sync_beside_them(acks: int) -> None
     async def work(site: Site) -> None:
         await site.create("fsync")
         await site.create("replicated", "beside")
-        site.host.image.faults.latency_s_max = SLOW_DEVICE_S
+        site.slow_down()
         async with asyncio.TaskGroup() as group:
             syncing = group.create_task(site.produce(ALL))
             await site.until(lambda: place_of(site.host.image).is_in_page_cache)
@@ -340,7 +346,7 @@ def test_fsync_a_repeated_batch_from_before_the_change_is_on_disk_at_its_answer(
         await site.create("replicated")
         await site.produce(acks, producer_id=7, producer_epoch=0, base_sequence=0)
         assert place_of(site.host.image) == (True, False)
-        site.host.image.faults.latency_s_max = SLOW_DEVICE_S
+        site.slow_down()
         await site.alter("fsync")
         assert place_of(site.host.image) == (True, False), "the device is slow"
         await site.produce(acks, producer_id=7, producer_epoch=0, base_sequence=0)
