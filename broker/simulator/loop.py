@@ -125,8 +125,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # coroutines that were never started
-                for process in everybody:
-                    _take_apart(process)
+                for _ in range(CLOSE_ATTEMPTS_MAX):
+                    for process in everybody:
+                        _take_apart(process)
+                    if not self.harness.tasks:  # where what a `finally` starts now is put
+                        break
                 self._processes.clear()
                 self._dead.clear()
                 self._running = self.harness
@@ -256,10 +259,11 @@ def _ignore(_unraisable: object) -> None:
 
 
 def _take_apart(process: Process) -> None:
-    for task in process.tasks:
+    tasks, process.tasks = process.tasks, set()
+    for task in tasks:
         task._log_destroy_pending = False  # type: ignore[attr-defined]
         _end_coroutine(task.get_coro())
-    process.tasks.clear()
+    tasks.clear()
     process.on_killed.clear()
 
 

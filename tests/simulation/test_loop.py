@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable, Coroutine, Iterator
 from random import Random
 from typing import Any
@@ -168,3 +169,29 @@ def test_same_seed_same_order(seed: int) -> None:
         return found
 
     assert trace() == trace()
+
+
+def test_end_leaves_nothing_of_what_a_cleanup_starts() -> None:
+    loop = SimulatedLoop(Random(7))
+    begun: list[Coroutine[Any, Any, None]] = []
+
+    async def late() -> None:
+        raise AssertionError("nothing runs in a world that is over")
+
+    async def victim() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            begun.append(late())
+            loop.create_task(begun[-1])
+
+    async def main() -> None:
+        process = loop.add_process("victim")
+        loop.spawn(process, victim())
+        await asyncio.sleep(1)
+        loop.kill(process)
+
+    loop.run_until_complete(main())
+    loop.end()
+    (work,) = begun
+    assert inspect.getcoroutinestate(work) == inspect.CORO_CLOSED  # else Python warns of it
