@@ -26,6 +26,7 @@ class SyncThreads:
         self._queues: list[SimpleQueue[_Share | None]] = []
         self._running = 0
         self._waiting: list[asyncio.Future[None]] = []
+        self._is_closed = False
 
     async def pause(self, seconds_max: float) -> None:
         """Returns at once when nothing is synced, else as soon as that ends, after `seconds_max` at
@@ -40,8 +41,13 @@ class SyncThreads:
 
     async def run(self, works: Sequence[Callable[[], T]]) -> list[T]:
         """What each of `works` gives, in their order; raises what one of them raised, when all have
-        ended. A caller that is cancelled leaves them running.
+        ended. A caller that is cancelled leaves them running. Raises RuntimeError after `close`, as
+        an executor does: nobody would ever wake the caller.
         """
+        if self._is_closed:
+            raise RuntimeError("the disk is closed: nothing more is synced")
+        if not works:
+            return []
         count = min(len(works), THREADS)
         while len(self._queues) < count:
             self._start()
@@ -59,6 +65,7 @@ class SyncThreads:
 
     def close(self) -> None:
         """Never waits for the device."""
+        self._is_closed = True
         for queue in self._queues:
             queue.put(None)
 

@@ -127,3 +127,11 @@ async def test_a_pause_is_over_in_time_where_the_round_is_not(threads: SyncThrea
     assert not round_.done()
     is_synced.set()
     assert await round_ == [True]
+
+
+async def test_nobody_waits_for_a_call_that_is_never_made(threads: SyncThreads) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        assert await threads.run([]) == []
+        threads.close()
+        with pytest.raises(RuntimeError, match="closed"):
+            await threads.run([lambda: None])
