@@ -139,6 +139,8 @@ class TextHttpServer:
                 while await self._serve_next(reader, writer, task):
                     pass
                 writer.close()
+                async with asyncio.timeout(ANSWER_SECONDS_MAX):  # it counts while bytes are left
+                    await writer.wait_closed()
                 return
             writer.transport.abort()  # the peer reads no more, or has no time left
         finally:

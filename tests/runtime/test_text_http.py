@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 
 import pytest
@@ -157,3 +158,31 @@ def test_a_head_says_whether_its_connection_may_go_on() -> None:
     assert parse_head(b"GET /a HTTP/1.0\r\n\r\n") == Request(
         "GET", "/a", is_last=True, is_chunked=False
     )
+
+
+async def test_a_connection_counts_until_its_answer_has_left_and_not_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(text_http, "CONNECTIONS_MAX", 1)
+    monkeypatch.setattr(text_http, "ANSWER_SECONDS_MAX", 1.0)
+
+    async def much(reply: Reply) -> None:
+        reply.begin("text/plain")
+        taken = reply._writer.transport.get_extra_info("socket")
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        await reply.send(200, "x" * 60_000)  # less than makes `drain` wait
+
+    server = TextHttpServer({"/much": much, "/hello": hello})
+    port = await server.start("127.0.0.1", 0)
+    with socket.socket() as lazy:
+        lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        lazy.connect(("127.0.0.1", port))
+        lazy.sendall(ask("/much", CLOSE))
+        async with asyncio.timeout(LATE_S):
+            while not server._tasks:
+                await asyncio.sleep(0.01)
+            assert await exchange(port, b"") == b""
+            while server._tasks:
+                await asyncio.sleep(0.01)
+        assert (await exchange(port, ask("/hello", CLOSE))).startswith(b"HTTP/1.1 200")
+    await server.stop()
