@@ -270,13 +270,13 @@ class PartitionLog:
 
     def flush_early(self) -> None:
         """Flush what somebody else staged, who will call `flush` later in this turn: a failure is
-        raised here and there.
+        raised here and there, however often somebody flushes early until then.
         """
-        is_staged = bool(self._staged)
+        is_owed = bool(self._staged) or self._untold_fault is not None
         try:
             self.flush()
         except DiskFault as fault:
-            if is_staged:
+            if is_owed:
                 self._untold_fault = fault
             raise
 

@@ -125,6 +125,22 @@ async def test_whoever_staged_hears_of_a_flush_that_failed_inside_a_roll(disk: F
     await log.close()
 
 
+async def test_whoever_staged_hears_of_it_although_two_others_flushed_early(
+    disk: FaultyDisk,
+) -> None:
+    log = await create(disk)
+    stage(log, "lost")
+    disk.fail_append = (10, DiskFull)
+    for _ in range(2):  # a roll and a checkpoint, before the turn is settled
+        with pytest.raises(DiskFull):
+            log.flush_early()
+    with pytest.raises(DiskFull):
+        log.flush()
+    assert log.log_end_offset == log.written_end_offset == 0
+    log.flush()  # told once
+    await log.close(is_clean=False)
+
+
 async def test_a_full_disk_that_cannot_be_cut_back_takes_the_log_offline(disk: FaultyDisk) -> None:
     log = await create(disk)
     stage(log, "lost")
