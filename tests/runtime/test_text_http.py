@@ -160,29 +160,57 @@ def test_a_head_says_whether_its_connection_may_go_on() -> None:
     )
 
 
-async def test_a_connection_counts_until_its_answer_has_left_and_not_for_ever(
+async def much(reply: Reply) -> None:
+    """Less than makes `drain` wait, more than the socket takes."""
+    taken = reply._writer.transport.get_extra_info("socket")
+    taken.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    await reply.send(200, "x" * 60_000)
+
+
+async def ask_and_read_nothing(port: int, lazy: socket.socket) -> None:
+    lazy.setblocking(False)
+    lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    loop = asyncio.get_running_loop()
+    await loop.sock_connect(lazy, ("127.0.0.1", port))
+    await loop.sock_sendall(lazy, ask("/much", CLOSE))
+
+
+async def send_until_refused(lazy: socket.socket) -> None:
+    while True:
+        lazy.send(b"x")
+        await asyncio.sleep(0.01)
+
+
+async def test_a_connection_counts_until_its_answer_has_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(text_http, "CONNECTIONS_MAX", 1)
-    monkeypatch.setattr(text_http, "ANSWER_SECONDS_MAX", 1.0)
-
-    async def much(reply: Reply) -> None:
-        reply.begin("text/plain")
-        taken = reply._writer.transport.get_extra_info("socket")
-        taken.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-        await reply.send(200, "x" * 60_000)  # less than makes `drain` wait
-
-    server = TextHttpServer({"/much": much, "/hello": hello})
+    server = TextHttpServer({"/much": much})
     port = await server.start("127.0.0.1", 0)
-    with socket.socket() as lazy:
-        lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        lazy.connect(("127.0.0.1", port))
-        lazy.sendall(ask("/much", CLOSE))
+    try:
         async with asyncio.timeout(LATE_S):
-            while not server._tasks:
+            with socket.socket() as lazy:
+                await ask_and_read_nothing(port, lazy)
+                while not server._tasks:
+                    await asyncio.sleep(0.01)
+                assert await exchange(port, b"") == b""
+            while server._tasks:  # it hung up
                 await asyncio.sleep(0.01)
-            assert await exchange(port, b"") == b""
-            while server._tasks:
-                await asyncio.sleep(0.01)
-        assert (await exchange(port, ask("/hello", CLOSE))).startswith(b"HTTP/1.1 200")
-    await server.stop()
+    finally:
+        await server.stop()
+
+
+async def test_an_answer_that_nobody_takes_is_given_up_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(text_http, "ANSWER_SECONDS_MAX", 0.2)
+    server = TextHttpServer({"/much": much})
+    port = await server.start("127.0.0.1", 0)
+    try:
+        async with asyncio.timeout(LATE_S):
+            with socket.socket() as lazy:
+                await ask_and_read_nothing(port, lazy)
+                with pytest.raises(ConnectionError):  # an abort, for bytes were left
+                    await send_until_refused(lazy)
+    finally:
+        await server.stop()
