@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import uuid
 from pathlib import Path
 from queue import Empty
@@ -27,6 +28,8 @@ LEFT_AFTER_S: Final = 60.0
 """Writing and taking a file are a matter of milliseconds."""
 
 log = logging.getLogger(__name__)
+
+_binding: Final = threading.Lock()
 
 
 class Channel(filesystem.Channel):
@@ -60,6 +63,13 @@ class Channel(filesystem.Channel):
             except (ValueError, RecursionError):
                 log.exception("a task's file could not be read and is left out: %s", name)
         raise Empty
+
+    def queue_bind(self, *arguments: Any, **options: Any) -> None:
+        """Kombu notes a binding before it is written, and whoever finds it noted sends at once: to
+        nobody, while another thread still writes it.
+        """
+        with _binding:
+            super().queue_bind(*arguments, **options)
 
     def _queue_bind(
         self, exchange: str, routing_key: str | None, pattern: str | None, queue: str

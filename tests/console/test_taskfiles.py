@@ -112,3 +112,21 @@ def test_message_of_a_worker_that_died_is_delivered_after_a_while(
         message = queue.get(timeout=10)
         assert message.payload == {"number": 1}
         message.ack()
+
+
+def test_whoever_finds_a_binding_noted_finds_it_written(connect: object, name: str) -> None:
+    """Several threads that send for the first time: no message goes to nobody."""
+    start = threading.Barrier(4)
+
+    def write(number: int) -> None:
+        connection = connect()  # type: ignore[operator]
+        start.wait(20)
+        connection.SimpleQueue(name).put({"number": number})
+
+    writers = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    queue = connect().SimpleQueue(name)  # type: ignore[operator]
+    assert sorted(queue.get(timeout=20).payload["number"] for _ in range(4)) == [0, 1, 2, 3]
