@@ -102,7 +102,7 @@ def _serve(arguments: Sequence[str]) -> int:
     if {"-h", "--help"} & set(arguments):
         print(_serve_help())
         return 0
-    _leave_out(*UNUSED_BY_LOGS, "ssl")
+    _leave_out(*UNUSED_BY_LOGS, "ssl")  # a broker speaks no TLS yet: asyncio would load it
     from broker.server.serve import main as serve
 
     return serve(with_setting_flags(arguments))

@@ -20,7 +20,8 @@ T = TypeVar("T")
 
 
 class SyncThreads:
-    """Each thread begins when it is first needed. After `close` what has not begun is given up."""
+    """Each thread begins when it is first needed. After `close` nothing more is taken; what
+    was asked for before still runs."""
 
     def __init__(self) -> None:
         self._queues: list[SimpleQueue[_Share | None]] = []

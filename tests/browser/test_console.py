@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -29,6 +30,8 @@ LAG = f'[data-lag-of="{SLOW}"]'
 TARGET_PX = 24
 SOON_MS = 90_000
 """For what a sample of the cluster shows."""
+GROWS_S_MAX = 180.0
+"""The demo has a busy minute now and then; after one the slow group only drains for a while."""
 
 
 async def lag_of(page: Page) -> int:
@@ -68,10 +71,11 @@ async def test_slow_groups_lag_moves_without_reload(page: Page) -> None:
     await page.evaluate("window.isSamePage = true")
     await expect(page.locator(LAG)).to_have_text(re.compile(r"^[\d,]+$"), timeout=SOON_MS)
     seen = [await lag_of(page)]
-    for _ in range(4):
+    deadline_s = time.monotonic() + GROWS_S_MAX
+    while not (len(seen) > 4 and any(later > lag for lag, later in pairwise(seen))):
+        assert time.monotonic() < deadline_s, f"the slow group's lag should grow now: {seen}"
         await wait_until_lag_is_not(page, seen[-1])
         seen.append(await lag_of(page))
-    assert all(lag != later for lag, later in pairwise(seen))
     assert await page.evaluate("window.isSamePage"), "the page was loaded again"
 
 
