@@ -314,7 +314,7 @@ _MEANINGS: Final = {
     ErrorCode.SECURITY_DISABLED: "Access control is switched off on this broker.",
     ErrorCode.OPERATION_NOT_ATTEMPTED: "Not tried, because an earlier part of the request failed.",
     ErrorCode.KAFKA_STORAGE_ERROR: (
-        "The disk failed or is full; the partition is offline on this broker."
+        "The disk has too little room for records, or failed: then the partition is offline here."
     ),
     ErrorCode.LOG_DIR_NOT_FOUND: "The broker has no such data directory.",
     ErrorCode.SASL_AUTHENTICATION_FAILED: "Wrong credentials.",

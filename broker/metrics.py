@@ -351,10 +351,14 @@ class Metrics:
         "hermes_descriptors_limit", "File descriptors allowed.", computed=True
     )
     disk_used_bytes: Gauge = gauge(
-        "hermes_disk_used_bytes", "Used bytes of the data directory's file system.", computed=True
+        "hermes_disk_used_bytes",
+        "Used bytes of the data directory's file system, as df says.",
+        computed=True,
     )
     disk_free_bytes: Gauge = gauge(
-        "hermes_disk_free_bytes", "Free bytes of the data directory's file system.", computed=True
+        "hermes_disk_free_bytes",
+        "Free bytes of the data directory's file system, without those reserved for others.",
+        computed=True,
     )
     disk_low: Gauge = gauge(
         "hermes_disk_low",

@@ -197,13 +197,21 @@ class Disk(Protocol):
     async def unlink(self, path: str) -> None:
         """Off the loop; missing is fine."""
 
+    async def unlink_in_steps(self, path: str) -> None:
+        """As `unlink`, of what may be large and is renamed for good: it is cut shorter first, so
+        that no sync waits long for its blocks to be freed. Who still has it open reads less of it.
+        """
+
     async def remove_tree(self, path: str) -> None:
-        """Off the loop; missing is fine."""
+        """Off the loop, large files in steps; missing is fine."""
 
     def free_bytes(self) -> int:
         """What this process may still write, of the file system's `total_bytes`."""
 
-    def total_bytes(self) -> int: ...
+    def total_bytes(self) -> int:
+        """What is used and what is free, as df reckons: without the blocks that are kept for root
+        or others. The share in use is 1 − `free_bytes` / `total_bytes`.
+        """
 
     def open_files_max(self) -> int:
         """Files and connections that this process may have open at a time."""

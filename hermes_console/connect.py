@@ -15,6 +15,7 @@ from django.conf import settings
 from broker.client.blocking import BlockingClient
 from hermes_console import reach
 from hermes_console.clusters import CLUSTERS_MAX, Cluster
+from hermes_console.lending import lend_connections
 from hermes_console.samples.read import latest_cluster
 
 CALL_MS_MAX: Final = 10_000
@@ -29,7 +30,8 @@ _own_ports: set[int] = set()
 
 def client_for(cluster: Cluster) -> BlockingClient:
     """The process's client of `cluster`. Each call on it ends within CALL_MS_MAX (AWAY_CALL_MS_MAX
-    when the last sample failed), by a result or a ClientError. Do not close it.
+    when the last sample failed), by a result or a ClientError. Do not close it. Whoever asks for it
+    is about to wait: its connection to the database is lent to others.
     """
     snapshot = latest_cluster(cluster.pk)
     is_away = snapshot is not None and snapshot.trouble != ""
@@ -52,6 +54,7 @@ def client_for(cluster: Cluster) -> BlockingClient:
             _clients.move_to_end(key)
     for one in stale:
         one.close()
+    lend_connections()
     return client
 
 

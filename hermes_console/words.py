@@ -66,6 +66,15 @@ def size(value: float | None) -> str:
     return f"{amount:,.0f} {unit}" if unit == "B" or amount >= 100 else f"{amount:,.1f} {unit}"
 
 
+def used_percent(used_bytes: int | None, free_bytes: int | None) -> int | None:
+    """Of a disk, as df reckons it: the used of the used and the free, rounded up. None when
+    unknown.
+    """
+    if used_bytes is None or free_bytes is None or used_bytes + free_bytes <= 0:
+        return None
+    return -(-100 * used_bytes // (used_bytes + free_bytes))
+
+
 def duration(seconds: float | None) -> str:
     """The two largest units: `0.4 s`, `42 s`, `3 min 5 s`, `2 h 10 min`, `3 d 4 h`."""
     if seconds is None:

@@ -6,12 +6,18 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+RUN = """
+import runpy, sys
+sys.path.insert(0, sys.argv.pop(1))
+runpy.run_module("broker", run_name="__main__")
+"""
 
 
 @pytest.fixture
@@ -109,3 +115,31 @@ def test_the_tools_environment_serves_every_command_once_it_exists(home: Path) -
     assert code == 0
     assert output.split() == ["ran", "version", str(tools)]
     assert "making" not in errors
+
+
+@pytest.mark.parametrize("words", ["--help", "test --help", "test --stage unit -h", "check --help"])
+def test_help_is_answered_without_an_environment(home: Path, words: str) -> None:
+    code, output, errors = finish(launch(home, *words.split()))
+    assert (code, errors) == (0, "")
+    assert output.startswith(f"ran {words}")
+    assert not environments_exist(home)
+
+
+def test_help_that_is_meant_for_pytest_gets_an_environment(home: Path) -> None:
+    code, output, _ = finish(launch(home, "test", "--", "--help"))
+    [environment] = environments(home)
+    assert (code, output.split()) == (0, ["ran", "test", "--", "--help", str(environment)])
+
+
+def test_help_of_the_real_commands_needs_the_standard_library_alone() -> None:
+    for words in (["test", "--help"], ["check", "--help"], ["--help"]):
+        # With -I and -S no package that is installed can be found.
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", "-c", RUN, str(ROOT), *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert (done.returncode, done.stderr) == (0, ""), words
+        assert "usage: hermes" in done.stdout

@@ -16,6 +16,7 @@ import confluent_kafka
 
 from broker.bench.compare import main as compare
 from broker.bench.cores import describe_cores
+from broker.bench.flags import positive_count, positive_number
 from broker.bench.measure import Measure, Row, has_failed
 from broker.bench.plot import bars, svg
 from broker.bench.running import Options
@@ -109,9 +110,11 @@ def _parser() -> argparse.ArgumentParser:
         "--apache-kafka", action="store_true", help="the cluster at --bootstrap is one"
     )
     parser.add_argument("--directory", metavar="DIR", help="where our broker keeps its data")
-    parser.add_argument("--seconds", type=float, default=10, help="of each load (default: 10)")
-    parser.add_argument("--partitions", type=int, default=6, help="default: 6")
-    parser.add_argument("--record-bytes", type=int, default=1024, help="default: 1024")
+    parser.add_argument(
+        "--seconds", type=positive_number, default=10, help="of each load (default: 10)"
+    )
+    parser.add_argument("--partitions", type=positive_count, default=6, help="default: 6")
+    parser.add_argument("--record-bytes", type=positive_count, default=1024, help="default: 1024")
     parser.add_argument("--acks", choices=["0", "1", "all"], default="all", help="default: all")
     parser.add_argument(
         "--durability",
@@ -121,23 +124,43 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--validation", choices=["header", "full"], help="of records (default: the broker's)"
     )
-    parser.add_argument("--rate", type=int, help="records a second of latency, soak and hold")
-    parser.add_argument("--minutes", type=float, default=20, help="of soak and hold (default: 20)")
-    parser.add_argument(
-        "--series-max", type=int, metavar="N", help="where connections and partitions end"
-    )
-    parser.add_argument("--history-gb", type=float, default=10, help="of catch-up (default: 10)")
-    parser.add_argument(
-        "--memory-gb", type=float, default=2, help="of the broker in catch-up (default: 2)"
-    )
-    parser.add_argument(
-        "--stall-seconds", type=float, default=60, help="of the group that stalls (default: 60)"
-    )
+    _add_sizes(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document at the end")
     parser.add_argument(
         "--plot", type=Path, metavar="FILE", help="draw how costs grow as an SVG file"
     )
     return parser
+
+
+def _add_sizes(parser: argparse.ArgumentParser) -> None:
+    """How fast, long and large the loads of chosen scenarios are."""
+    parser.add_argument(
+        "--rate", type=positive_count, help="records a second of latency, soak and hold"
+    )
+    parser.add_argument(
+        "--minutes", type=positive_number, default=20, help="of soak and hold (default: 20)"
+    )
+    parser.add_argument(
+        "--series-max",
+        type=positive_count,
+        metavar="N",
+        help="where connections and partitions end",
+    )
+    parser.add_argument(
+        "--history-gb", type=positive_number, default=10, help="of catch-up (default: 10)"
+    )
+    parser.add_argument(
+        "--memory-gb",
+        type=positive_number,
+        default=2,
+        help="of the broker in catch-up (default: 2)",
+    )
+    parser.add_argument(
+        "--stall-seconds",
+        type=positive_number,
+        default=60,
+        help="of the group that stalls (default: 60)",
+    )
 
 
 def _run(scenario: Scenario, options: Options, values: argparse.Namespace) -> Row:

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from broker.bench.contests import CONTESTS, Contest
 from broker.bench.cores import broker_cores, describe_cores
+from broker.bench.flags import positive_count, positive_number
 from broker.bench.processes import pin_threads
 from broker.bench.ratios import (
     PAIRS_MIN,
@@ -24,6 +25,7 @@ from broker.bench.ratios import (
     Verdict,
     as_document,
     judge,
+    ratio_text,
 )
 from broker.bench.running import Options
 from broker.bench.sample import UNITS, Sample
@@ -94,11 +96,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--directory", metavar="DIR", help="where our broker keeps its data")
     parser.add_argument(
-        "--pairs", type=int, default=PAIRS_MIN, help=f"default: {PAIRS_MIN}, fewer do not count"
+        "--pairs",
+        type=positive_count,
+        default=PAIRS_MIN,
+        help=f"default: {PAIRS_MIN}, fewer do not count",
     )
     parser.add_argument("--rows", nargs="+", default=[], metavar="ROW", help="default: all of them")
     parser.add_argument(
-        "--seconds", type=float, default=SECONDS, help=f"of a run (default: {SECONDS:g})"
+        "--seconds", type=positive_number, default=SECONDS, help=f"of a run (default: {SECONDS:g})"
     )
     parser.add_argument(
         "--durability", choices=["fsync", "replicated"], help="of our topics (default: ours)"
@@ -197,9 +202,14 @@ def table_lines(row: Compared) -> Iterator[str]:
         unit = UNITS.get(one.measure, "")
         yield (
             f"{name:<20} {one.measure:<14} {one.ours:>12,.2f} {one.peer:>12,.2f} {unit:<6}"
-            f" {one.ratio:>6.2f}× ({one.lowest:.2f} to {one.highest:.2f}) {verdict_text(one)}"
+            f" {ratio_text(one.ratio):>6}× ({spread_text(one)}) {verdict_text(one)}"
         )
     yield f"{'':<20} the load used up to {row.load_percent:.0f} % of its core"
+
+
+def spread_text(one: Judged) -> str:
+    """The lowest and the highest ratio of the pairs."""
+    return f"{ratio_text(one.lowest)} to {ratio_text(one.highest)}"
 
 
 def verdict_text(one: Judged) -> str:

@@ -124,7 +124,13 @@ class FetchFrame:
     """A fetch of some partitions of one topic, whose offsets are set before it is sent."""
 
     def __init__(
-        self, topic: str, partitions: Sequence[int], *, partition_bytes_max: int, wait_ms: int
+        self,
+        topic: str,
+        partitions: Sequence[int],
+        *,
+        partition_bytes_max: int,
+        wait_ms: int,
+        min_bytes: int = 1,
     ) -> None:
         wanted = [
             FetchPartition(
@@ -136,7 +142,7 @@ class FetchFrame:
         ]
         request = FetchRequest(
             max_wait_ms=wait_ms,
-            min_bytes=1,
+            min_bytes=min_bytes,
             max_bytes=64 << 20,
             topics=[FetchTopic(topic=topic, partitions=wanted)],
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from math import floor, log10
 from statistics import median
 from typing import Any, Final, NamedTuple
 
@@ -96,6 +97,13 @@ def counts(pair: Pair) -> bool:
 def ratio(ours: float, peer: float) -> float:
     """How many times the peer's; infinite against nothing."""
     return ours / peer if peer else float("inf")
+
+
+def ratio_text(number: float) -> str:
+    """With two decimals, below 0.1 with as many as two significant digits need."""
+    if not 0 < number < 0.1:
+        return f"{number:.2f}"
+    return f"{number:.{1 - floor(log10(number))}f}"
 
 
 def _verdict(

@@ -4,7 +4,7 @@ was due when it was due (no coordinated omission).
 
 | job    | does                                                              |
 |--------|-------------------------------------------------------------------|
-| pace   | a request each `tick_ms`, with that tick's records                |
+| pace   | about each `tick_ms` a request with the records of that time      |
 | time   | reads them; the latencies by windows of the time they were due in |
 
 A tick's records share a due time: the sender lingers as a client with `linger.ms` does. Times are
@@ -20,7 +20,7 @@ import time
 from array import array
 from collections.abc import Mapping
 from math import gcd
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from broker.bench.frames import (
     FETCH_VERSION,
@@ -45,10 +45,38 @@ GIVEN_UP_AFTER: Final = 1.5
 """Times the planned duration."""
 
 
-def spread(records: int, partitions: int) -> tuple[int, int]:
-    """(partitions, records for each) of a tick's request: as many partitions as divide it."""
-    count = next(n for n in range(min(records, partitions), 0, -1) if records % n == 0)
-    return count, records // count
+class Shape(NamedTuple):
+    """A tick's request: a batch of `records` for each of `partitions`; `linger_ms` before it is
+    sent its first record was due.
+    """
+
+    partitions: int
+    records: int
+    linger_ms: float
+
+
+def shape_of(job: Mapping[str, Any]) -> Shape:
+    """With `batch_ms` a partition's records of that time are one batch, and each tick sends those
+    of the next partitions in line; without it a tick's records go to as many partitions as divide
+    them.
+    """
+    partitions: int = job["partitions"]
+    per_tick = max(1, round(job["rate"] * job["tick_ms"] / 1000))
+    batch_ms = job.get("batch_ms")
+    if batch_ms is None:
+        count = next(n for n in range(min(per_tick, partitions), 0, -1) if per_tick % n == 0)
+        return Shape(count, per_tick // count, 0.0)
+    records = max(1, round(job["rate"] * batch_ms / 1000 / partitions))
+    count = max(1, round(per_tick / records))
+    return Shape(count, records, (records - 1) * partitions * 1000 / job["rate"])
+
+
+def tick_ns_of(job: Mapping[str, Any]) -> int:
+    """Between two requests: about `tick_ms`, and so long that whole batches make up the rate.
+    Otherwise a load that cannot be divided would look like a broker that does not hold it.
+    """
+    shape, rate = shape_of(job), int(job["rate"])
+    return round(shape.partitions * shape.records * 1e9 / rate)
 
 
 class Acknowledged:
@@ -96,9 +124,9 @@ def pace(job: Mapping[str, Any]) -> dict[str, Any]:
     broker that takes them at less than two thirds of the rate is given up: what it was sent by then
     counts.
     """
-    topic, tick_s = job["topic"], job["tick_ms"] / 1000
-    per_tick = max(1, round(job["rate"] * tick_s))
-    count, each = spread(per_tick, job["partitions"])
+    topic, tick_ns = job["topic"], tick_ns_of(job)
+    count, each, linger_ms = shape_of(job)
+    per_tick, linger_ns = count * each, round(linger_ms * 1e6)
     batch = of_records(each, job["record_bytes"])
     acks = {"all": -1, "1": 1}[job["acks"]]
     requests = [
@@ -114,7 +142,7 @@ def pace(job: Mapping[str, Any]) -> dict[str, Any]:
         print("ready", flush=True)
         told = Told()
     began_ns, began_cpu = time.monotonic_ns(), cpu_s()
-    tick_ns, ticks = round(tick_s * 1e9), round(job["seconds"] / tick_s)
+    ticks = round(job["seconds"] * 1e9 / tick_ns)
     sent, late_ns, now_ns = 0, 0, began_ns
     given_up_ns = began_ns + round(GIVEN_UP_AFTER * ticks * tick_ns)
     while sent < ticks and now_ns < given_up_ns and not (told and told.is_told):
@@ -124,7 +152,7 @@ def pace(job: Mapping[str, Any]) -> dict[str, Any]:
             time.sleep((due_ns - now_ns) / 1e9)
         else:
             late_ns = max(late_ns, now_ns - due_ns)
-        peer.sendall(requests[(sent + 1) % len(requests)].stamp(due_ns))
+        peer.sendall(requests[(sent + 1) % len(requests)].stamp(due_ns - linger_ns))
         sent += 1
         answers.take()
     sent_s = (time.monotonic_ns() - began_ns) / 1e9
@@ -196,9 +224,15 @@ def measure(job: Mapping[str, Any]) -> dict[str, Any]:
     that the same line names: `{"records": N, "windows": [[from, to], …]}` in nanoseconds.
     """
     partitions, topic = job["partitions"], job["topic"]
-    each = spread(max(1, round(job["rate"] * job["tick_ms"] / 1000)), partitions)[1]
-    timing = Timing(partitions, of_records(each, job["record_bytes"]).stamp_position)
-    frame = FetchFrame(topic, range(partitions), partition_bytes_max=1 << 20, wait_ms=100)
+    one = of_records(shape_of(job).records, job["record_bytes"])
+    timing = Timing(partitions, one.stamp_position)
+    frame = FetchFrame(
+        topic,
+        range(partitions),
+        partition_bytes_max=1 << 20,
+        wait_ms=100,
+        min_bytes=job.get("fetch_min_bytes", 1),
+    )
     peer = connect(job["bootstrap"])
     peer.sendall(frame.at(timing.offsets))
     print("ready", flush=True)

@@ -30,6 +30,11 @@ from broker.bench.unseen import late_note
 SOAK_RATE: Final = 50_000
 HOLD_RATE: Final = 100_000
 HOLD_P99_MS: Final = 50.0
+MANY_BATCH_MS: Final = 20.0
+MANY_FETCH_BYTES_MIN: Final = 512 << 10
+"""`linger.ms` and `fetch.min.bytes` of the clients of 100 partitions, as for any load that is many
+small batches otherwise; both delay records, and the latency includes that.
+"""
 HELD_SHARE_MIN: Final = 0.99
 GROWTH_MAX: Final = 1.1
 SAMPLES: Final = 60
@@ -63,7 +68,14 @@ def hold_100(target: Target, options: Options) -> Row:
     """100,000 records a second into 100 partitions."""
     fsynced = options._replace(durability=options.durability or "fsync")
     return _steady(
-        target, fsynced, "hold-100", rate=HOLD_RATE, partitions=100, tick_ms=10, p99_ms=HOLD_P99_MS
+        target,
+        fsynced,
+        "hold-100",
+        rate=HOLD_RATE,
+        partitions=100,
+        batch_ms=MANY_BATCH_MS,
+        fetch_min_bytes=MANY_FETCH_BYTES_MIN,
+        p99_ms=HOLD_P99_MS,
     )
 
 
@@ -74,13 +86,16 @@ def _steady(
     *,
     rate: int,
     partitions: int,
-    tick_ms: float = 1.0,
+    batch_ms: float | None = None,
+    fetch_min_bytes: int = 1,
     p99_ms: float | None = None,
 ) -> Row:
     rate = options.rate or rate
     job = {
         "rate": rate,
-        "tick_ms": tick_ms,
+        "tick_ms": 1.0,
+        "batch_ms": batch_ms,
+        "fetch_min_bytes": fetch_min_bytes,
         "partitions": partitions,
         "record_bytes": options.record_bytes,
         "acks": options.acks,

@@ -26,6 +26,7 @@ from broker.bench.measure import parse_buckets, parse_samples
 from broker.bench.processes import Usage, family_usage, listener
 
 START_S_MAX: Final = 60.0
+ANSWER_S_MAX: Final = 5.0
 TOPIC_S_MAX: Final = 15.0
 MANY_PARTITIONS: Final = 100
 PARTITION_S_MAX: Final = 0.05
@@ -151,10 +152,16 @@ class Target:
 
 
 def running_target(bootstrap: str, *, is_ours: bool) -> Target:
-    """A broker that runs; its process is found by its port when it is on this machine."""
-    port = bootstrap.rpartition(":")[2]
+    """A broker that runs; its process is found by its port when it is on this machine. Raises
+    BenchFault when nobody answers there.
+    """
+    host, _, port = bootstrap.rpartition(":")
     if not port.isdigit():
         raise BenchFault(f"{bootstrap} is no HOST:PORT")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), ANSWER_S_MAX).close()
+    except (OSError, OverflowError) as error:
+        raise BenchFault(f"nobody answers at {bootstrap}: {error}") from None
     return Target(bootstrap, None, listener(int(port)), is_ours=is_ours)
 
 

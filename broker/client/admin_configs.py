@@ -52,6 +52,8 @@ TYPE_NAMES: Final = {
     9: "password",
 }
 DEFAULT_SOURCE: Final = 5
+ONE_BROKER_SOURCE: Final = 2
+ALL_BROKERS_SOURCE: Final = 3
 _ANY_KIND_FROM: Final = 1
 
 
@@ -80,6 +82,25 @@ class ConfigResource(NamedTuple):
             ResourceKind(self.kind).name.lower().replace("_", "-") if known else f"kind {self.kind}"
         )
         return "all brokers" if (word, self.name) == ("broker", "") else f"{word} {self.name!r}"
+
+
+ALL_BROKERS_RESOURCE: Final = ConfigResource(ResourceKind.BROKER, "")
+_OWN_SOURCES: Final[Mapping[int, int]] = {
+    ResourceKind.TOPIC: 1,
+    ResourceKind.BROKER: ONE_BROKER_SOURCE,
+    ResourceKind.BROKER_LOGGER: 6,
+    ResourceKind.CLIENT_METRICS: 7,
+    ResourceKind.GROUP: 8,
+}
+
+
+def own_source(resource: ConfigResource) -> int | None:
+    """The `ConfigEntry.source` of what was set for this resource itself; None when its kind is not
+    known.
+    """
+    if resource == ALL_BROKERS_RESOURCE:
+        return ALL_BROKERS_SOURCE
+    return _OWN_SOURCES.get(resource.kind)
 
 
 class ConfigOperation(IntEnum):
@@ -162,6 +183,28 @@ async def describe_configs(
         return {resource: found[resource] for resource in wanted if resource in found}
 
     return await cluster.call(attempt, what="read settings")
+
+
+async def broker_defaults(cluster: Cluster) -> dict[str, ConfigEntry]:
+    """Every setting of the brokers with what counts where none has a value of its own. The cluster
+    tells of all brokers what was set for them, so that one of them is asked for the rest; what its
+    file says is marked as such. Empty when it may not be read. Raises ClientError.
+    """
+    if not cluster.nodes:
+        await cluster.refresh([])
+    node = ConfigResource(ResourceKind.BROKER, str(min(cluster.nodes)))
+    found = (await describe_configs(cluster, [node])).get(node, {})
+    entries = {} if isinstance(found, BrokerRefusal) else found
+    return {name: _without_own(entry) for name, entry in entries.items()}
+
+
+def _without_own(entry: ConfigEntry) -> ConfigEntry:
+    """What counts when the broker that was asked has no value of its own."""
+    synonyms = tuple(each for each in entry.synonyms if each.source != ONE_BROKER_SOURCE)
+    if entry.source != ONE_BROKER_SOURCE or not synonyms:
+        return entry
+    first = synonyms[0]
+    return entry._replace(value=first.value, source=first.source, synonyms=synonyms)
 
 
 async def alter_configs(

@@ -78,6 +78,11 @@ class Consumer:
         return self._fetcher.positions
 
     @property
+    def damage(self) -> BrokerRefusal | None:
+        """See Fetcher."""
+        return self._fetcher.damage
+
+    @property
     def member_id(self) -> str:
         return self._membership.member_id
 

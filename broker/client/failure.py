@@ -32,10 +32,11 @@ class Unsupported(ClientError):
 
 
 class BrokerRefusal(ClientError):
-    """The broker answered with an error code."""
+    """The broker answered with an error code; `message` is what it said to it, "" for nothing."""
 
     def __init__(self, code: ErrorCode, message: str | None = None, *, subject: str = "") -> None:
         text = message or code.name
         super().__init__(f"{subject}: {text}" if subject else text)
         self.code = code
+        self.message = message or ""
         self.is_retriable = code in RETRIABLE

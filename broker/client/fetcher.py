@@ -56,6 +56,8 @@ class Fetcher:
         self._positions: dict[TopicPartition, int] = {}
         self._turn = 0
         self._pause_ms: float = 0
+        self.damage: BrokerRefusal | None = None
+        """The last place whose records are damaged: `poll` cannot get past it by trying again."""
 
     @property
     def positions(self) -> Mapping[TopicPartition, int]:
@@ -203,11 +205,14 @@ class Fetcher:
             code = error_code(data.error_code)
             if code is ErrorCode.OFFSET_OUT_OF_RANGE:
                 out_of_range.append(where)
+            elif code is ErrorCode.CORRUPT_MESSAGE:
+                failure = self._damaged(where, asked[where])
             elif code is not ErrorCode.NONE:
                 self._cluster.forget_topic(where.topic)
                 failure = BrokerRefusal(code, subject=str(where))
             else:
-                moved[where] = self._open(where, asked[where], data, records)
+                moved[where], damage = self._open(where, asked[where], data, records)
+                failure = damage or failure
         self._positions.update(moved)
         if out_of_range:
             for where, position in (await self._reset(out_of_range)).items():
@@ -223,16 +228,20 @@ class Fetcher:
         position: int,
         data: PartitionData,
         records: list[ConsumedRecord],
-    ) -> int:
-        """Append the records from `position` on to `records`. Returns the position after them."""
+    ) -> tuple[int, BrokerRefusal | None]:
+        """Append the records from `position` on to `records`, as far as they can be read. (The
+        position after them, what is damaged there or None). Raises BrokerRefusal for a batch that
+        is not damaged and cannot be opened.
+        """
         content = data.records
         if content is None or not len(content):
-            return position
+            return position, None
         assert isinstance(content, memoryview), "decoded records are a view"
         aborted = AbortedFilter(
             AbortedRange(row.producer_id, row.first_offset)
             for row in data.aborted_transactions or ()
         )
+        end = position
         try:
             for batch in iterate_batches(content):
                 header = read_header(batch)
@@ -240,17 +249,28 @@ class Fetcher:
                 if end <= position:
                     continue
                 if not is_intact(batch):
-                    raise BrokerRefusal(ErrorCode.CORRUPT_MESSAGE, subject=str(where))
+                    return position, self._damaged(where, position)
                 if not aborted.leaves_out(header, batch):
-                    records.extend(
+                    records += [  # all of a batch at once, or nothing
                         ConsumedRecord(where.topic, where.partition, *record)
                         for record in iterate_records(batch)
                         if record.offset >= position
-                    )
+                    ]
                 position = end
         except Refusal as error:
-            raise BrokerRefusal(error.code, error.message, subject=str(where)) from error
-        return position
+            if error.code is not ErrorCode.CORRUPT_MESSAGE:
+                raise BrokerRefusal(error.code, error.message, subject=str(where)) from error
+            return position, self._damaged(where, position, end)
+        return position, None
+
+    def _damaged(self, where: TopicPartition, offset: int, end: int = -1) -> BrokerRefusal:
+        """`end` is where the damaged records end, when their batch's header can be believed."""
+        place = f"partition {where.partition} of topic {where.topic!r} at offset {offset}"
+        words = f"{ErrorCode.CORRUPT_MESSAGE.name}: the records there are damaged"
+        if end > offset:
+            words += f", the next ones begin at {end}"
+        self.damage = BrokerRefusal(ErrorCode.CORRUPT_MESSAGE, words, subject=place)
+        return self.damage
 
     async def _reset(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
         timestamp = RESET_TIMESTAMPS.get(self._settings.auto_offset_reset)

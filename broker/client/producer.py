@@ -393,7 +393,9 @@ class Producer:
             self._release(lane.fail(error))
         elif now_ms + pause_ms >= expires_ms:
             msg = f"not delivered within {self._settings.delivery_timeout_ms} ms: {error}"
-            self._release(lane.fail(TimedOut(msg)))
+            failure = TimedOut(msg)
+            failure.__cause__ = error
+            self._release(lane.fail(failure))
         else:
             batch.not_before_ms = now_ms + pause_ms
 

@@ -24,6 +24,9 @@ async def change_settings(
     """
     terminal = context.terminal
     before = await admin_configs.describe_configs(context.cluster, resources)
+    defaults: dict[str, ConfigEntry] = {}
+    if admin_configs.ALL_BROKERS_RESOURCE in resources:
+        defaults = await admin_configs.broker_defaults(context.cluster)
     outcome = await admin_configs.alter_configs(
         context.cluster, dict.fromkeys(resources, changes), validate_only=is_dry_run
     )
@@ -31,12 +34,14 @@ async def change_settings(
     for resource in resources:
         found = before.get(resource, {})
         entries = {} if isinstance(found, BrokerRefusal) else found
+        if resource == admin_configs.ALL_BROKERS_RESOURCE:
+            entries = entries | defaults
         refusal = outcome[resource]
         if refusal is not None:
             terminal.fail(str(resource), refusal, hint=_hint(refusal, changes, entries))
             continue
         for change in changes:
-            was, new = _value(entries, change.name), _after(change, entries)
+            was, new = _value(entries, change.name), _after(change, entries, resource)
             is_inherited = change.operation is ConfigOperation.DELETE and new is None
             shown = "(inherited)" if is_inherited else new
             rows.append((str(resource), change.name, was, shown))
@@ -63,13 +68,15 @@ def _value(entries: Mapping[str, ConfigEntry], name: str) -> str | None:
     return None if entry is None else entry.value
 
 
-def _after(change: ConfigChange, entries: Mapping[str, ConfigEntry]) -> str | None:
+def _after(
+    change: ConfigChange, entries: Mapping[str, ConfigEntry], resource: ConfigResource
+) -> str | None:
     """What the setting becomes, as far as it can be told without asking again."""
     entry = entries.get(change.name)
     if change.operation is ConfigOperation.SET:
         return change.value
     if change.operation is ConfigOperation.DELETE:
-        return None if entry is None else _inherited(entry)
+        return None if entry is None else _inherited(entry, admin_configs.own_source(resource))
     listed = [each for each in ((entry.value if entry else None) or "").split(",") if each]
     named = (change.value or "").split(",")
     if change.operation is ConfigOperation.APPEND:
@@ -77,8 +84,10 @@ def _after(change: ConfigChange, entries: Mapping[str, ConfigEntry]) -> str | No
     return ",".join(each for each in listed if each not in named)
 
 
-def _inherited(entry: ConfigEntry) -> str | None:
-    """The value that counts when the strongest place says nothing."""
+def _inherited(entry: ConfigEntry, own_source: int | None) -> str | None:
+    """The value that counts when the setting's owner says nothing."""
+    if own_source not in (None, entry.source):
+        return entry.value  # it says nothing now
     weaker = entry.synonyms[1:]
     return weaker[0].value if weaker else entry.value if entry.is_default else None
 

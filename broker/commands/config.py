@@ -9,6 +9,7 @@ from typing import Final
 
 from broker.client import admin_configs
 from broker.client.admin_configs import (
+    ALL_BROKERS_RESOURCE,
     SOURCE_NAMES,
     ConfigChange,
     ConfigEntry,
@@ -47,6 +48,11 @@ async def describe(context: Context) -> int:
     if found is None or isinstance(found, BrokerRefusal):
         raise found or Refused(f"the broker knows no settings of {resource}")
     entries = dict(sorted(found.items()))
+    if resource == ALL_BROKERS_RESOURCE and (options.setting or options.all):
+        defaults = await admin_configs.broker_defaults(context.cluster)
+        if not options.setting:  # what each broker has for itself cannot be said of all
+            defaults = {name: each for name, each in defaults.items() if not each.is_read_only}
+        entries = dict(sorted((entries | defaults).items()))
     if options.setting:
         entries = _chosen(entries, options.setting)
     elif not options.all:
@@ -90,7 +96,7 @@ async def _resource(context: Context) -> ConfigResource:
     if kind is ResourceKind.TOPIC:
         await context.topics([options.name])
     if kind is ResourceKind.BROKER and options.name == ALL_BROKERS:
-        return ConfigResource(kind, "")
+        return ALL_BROKERS_RESOURCE
     is_broker = kind in (ResourceKind.BROKER, ResourceKind.BROKER_LOGGER)
     if is_broker and not options.name.isdecimal():
         raise Refused(f"not a broker: {options.name!r}; give its id, or {ALL_BROKERS} for all")

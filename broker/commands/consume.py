@@ -125,6 +125,8 @@ async def _consume_from_places(context: Context, sink: Sink) -> None:
                 if sink.is_full():
                     return
             sink.flush(total if options.exit else None)
+            if fetcher.damage is not None:
+                raise fetcher.damage
             if done:
                 _drop(fetcher, done)
                 if not fetcher.positions:
@@ -230,6 +232,8 @@ async def _poll_until_done(
             if sink.is_full():
                 return
         sink.flush(None)
+        if consumer.damage is not None:
+            raise consumer.damage
         await committer.commit_when_due(printed)
         positions = consumer.positions
         if (

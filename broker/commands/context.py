@@ -26,6 +26,9 @@ HINTS: Final = {
     ErrorCode.GROUP_AUTHORIZATION_FAILED: " Ask who owns the group for the right to do this.",
     ErrorCode.MESSAGE_TOO_LARGE: " The topic's max.message.bytes (or max.record.bytes) is "
     "the limit.",
+    ErrorCode.CORRUPT_MESSAGE: " What lies before and behind the place can be read: go on behind "
+    "it (the broker's log says at which offset, where its disk is damaged) with --from N or, for a "
+    "group, `hermes groups reset --to-offset N`. docs/recovery.md has more.",
 }
 """What to do about a refusal."""
 

@@ -34,7 +34,7 @@ class Parser(argparse.ArgumentParser):
             message = f"there is no {kind} {word!r} here.{near}"
         elif message.startswith("the following arguments are required: "):
             missing = message.removeprefix("the following arguments are required: ")
-            message = f"{missing} is missing"
+            message = f"{missing} {'are' if ', ' in missing else 'is'} missing"
         raise UsageError(f"{self.prog}: {message}\nusage: {_usage(self)}\nTry {self.prog} --help")
 
 

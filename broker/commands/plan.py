@@ -16,6 +16,8 @@ from broker.planning import (
 )
 
 _HEADING: Final = ("QUANTITY", "VALUE", "HOW")
+REPLICAS: Final = 3
+"""Copies of every record where nobody says how many: a cluster's usual number."""
 _LIMITS: Final = {
     "partitions": "one worker of a group for each partition",
     "workers": "every worker has a partition",
@@ -118,38 +120,42 @@ async def partitions(context: Context) -> int:
 
 async def storage(context: Context) -> int:
     options = context.options
+    replicas = options.replicas or min(REPLICAS, options.brokers or REPLICAS)
+    brokers = options.brokers or replicas
     try:
         plan = plan_storage(
             rate=options.rate,
             message_bytes=options.size,
             retention_s=options.retention,
-            replica_count=options.replicas,
+            replica_count=replicas,
             partition_count=options.partitions,
-            broker_count=options.brokers or options.replicas,
+            broker_count=brokers,
             compression=options.compression,
         )
     except PlanError as error:
         raise Refused(str(error)) from error
-    context.terminal.item(**{name: decimal(value) for name, value in plan._asdict().items()})
-    copies = f"{options.replicas} copies" if options.replicas > 1 else "1 copy"
+    context.terminal.item(
+        **{name: decimal(value) for name, value in plan._asdict().items()},
+        replicas=replicas,
+        brokers=brokers,
+    )
+    copies = f"{replicas} copies" if replicas > 1 else "1 copy"
+    copies += "" if options.replicas else ", assumed (--replicas N)"
+    share_of = plural(brokers, "broker")
+    share_of += "" if options.brokers else ", assumed: one for each copy (--brokers N)"
     share = plural(options.partitions, "partition")
     rows = [
         ("arrives", f"{show_size(plan.bytes_per_s)}/s", "rate x size"),
         ("", f"{show_size(plan.bytes_per_day)} a day", plural_of(plan.messages_per_day)),
         ("one copy", show_size(plan.one_copy_bytes), f"{show_clock(options.retention)} of it"),
         ("on all disks", show_size(plan.all_copies_bytes), copies),
-        ("each broker", show_size(plan.broker_bytes), plural(brokers_of(context), "broker")),
+        ("each broker", show_size(plan.broker_bytes), share_of),
         ("each partition", show_rate(plan.partition_rate), f"1 of {share}"),
         ("", f"{show_size(plan.partition_bytes_per_day)} a day", ""),
         ("", f"{show_size(plan.partition_bytes)} kept", "one copy"),
     ]
     context.terminal.table(_HEADING, rows)
     return 0
-
-
-def brokers_of(context: Context) -> int:
-    """As asked, else one for each copy."""
-    return int(context.options.brokers or context.options.replicas)
 
 
 def plural_of(count: Fraction) -> str:

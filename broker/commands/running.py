@@ -55,7 +55,8 @@ async def run(command: Command, options: argparse.Namespace) -> int:
         code = FAILED
     except ClientError as error:
         terminal.fail(command.name, error, hint=_advice(error, options.bootstrap))
-        code = UNREACHABLE if error.is_retriable else FAILED
+        is_unreachable = error.is_retriable and not isinstance(error.__cause__, BrokerRefusal)
+        code = UNREACHABLE if is_unreachable else FAILED
     finally:
         await cluster.close()
     terminal.finish()

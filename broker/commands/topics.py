@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from broker.client import admin, admin_configs, admin_partitions
@@ -16,6 +16,18 @@ from broker.commands.terminal import int64
 from broker.model import TopicPartition
 
 TOPIC_SOURCE: Final = 1
+MEANINGS: Final = {
+    "durability": {
+        "fsync": "on disk before it is acknowledged and seen",
+        "replicated": "acknowledged before it is on disk, as with Kafka",
+    },
+    "record.validation": {
+        "header": "batches are checked, not the records in them",
+        "full": "every record is checked",
+    },
+}
+"""What is worth a line of every topic, and what it means; Apache Kafka has no such settings."""
+ESTIMATED: Final = " at most (estimated: compaction leaves gaps between offsets)"
 
 
 class Sizes(NamedTuple):
@@ -26,6 +38,11 @@ class Sizes(NamedTuple):
     size_bytes: int | None
     window: WindowCounts | None = None
     """None where no delivery window hides anything."""
+
+    @property
+    def records(self) -> int | None:
+        """End minus start."""
+        return None if self.start is None or self.end is None else self.end - self.start
 
 
 async def list_topics(context: Context) -> int:
@@ -77,8 +94,7 @@ async def describe_topics(context: Context) -> int:
         if not is_first:
             context.terminal.line()
         is_first = False
-        set_here = [entry for entry in entries.values() if entry.source == TOPIC_SOURCE]
-        _show(context, view, sizes, set_here)
+        _show(context, view, sizes, entries)
     return 0
 
 
@@ -128,46 +144,80 @@ def _show(
     context: Context,
     view: TopicView,
     sizes: dict[TopicPartition, Sizes],
-    set_here: list[ConfigEntry],
+    entries: Mapping[str, ConfigEntry],
 ) -> None:
     terminal = context.terminal
+    values = {name: entry.value for name, entry in entries.items()}
     rows = [(row, sizes[TopicPartition(view.name, row.partition)]) for row in view.partitions]
+    is_estimated = "compact" in (values.get("cleanup.policy") or "")
     terminal.item(
         topic=view.name,
         topic_id=view.topic_id.hex(),
         is_internal=view.is_internal,
         replicas=replicas_of(view),
+        **{name.replace(".", "_"): values.get(name) for name in MEANINGS},
+        is_record_count_estimated=is_estimated,
         partitions=[_partition_item(row, known) for row, known in rows],
-        configs={entry.name: entry.value for entry in set_here},
+        configs={entry.name: entry.value for entry in entries.values() if is_set_here(entry)},
     )
-    total = sum(known.size_bytes or 0 for _, known in rows)
-    records = sum((known.end or 0) - (known.start or 0) for _, known in rows)
-    terminal.line(f"topic       {text.clean(view.name)}{' (internal)' * view.is_internal}")
-    terminal.line(f"id          {view.topic_id.hex()}")
-    terminal.line(f"partitions  {len(view.partitions)}")
-    terminal.line(f"replicas    {replicas_of(view)}")
-    terminal.line(f"records     {records:,}")
-    windows = [known.window for _, known in rows if known.window is not None]
-    if windows:
-        terminal.line(f"delayed     {sum(each.delayed for each in windows):,} (not due yet)")
-        terminal.line(f"expired     {sum(each.expired for each in windows):,} (still stored)")
-    terminal.line(f"size        {text.size(total)} (each partition once)")
-    terminal.line(f"state       {state_of(view)}")
-    for entry in set_here:
-        terminal.line(f"set         {entry.name}={text.clean(entry.value or '')}")
+    for line in _lines(view, [known for _, known in rows], entries, is_estimated=is_estimated):
+        terminal.line(line)
     terminal.line()
+    is_windowed = any(known.window is not None for _, known in rows)
     heading = ("PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN SYNC", "START", "END")
-    hidden = ("EXPIRED", "VISIBLE", "DELAYED") if windows else ("RECORDS",)
+    count = "RECORDS AT MOST" if is_estimated else "RECORDS"
+    counts = ("EXPIRED", "VISIBLE", "DELAYED") if is_windowed else (count,)
     terminal.table(
-        (*heading, *hidden, "SIZE"),
-        [_partition_row(row, known, is_windowed=bool(windows)) for row, known in rows],
+        (*heading, *counts, "SIZE"),
+        [_partition_row(row, known, is_windowed=is_windowed) for row, known in rows],
     )
+
+
+def _lines(
+    view: TopicView,
+    sizes: Sequence[Sizes],
+    entries: Mapping[str, ConfigEntry],
+    *,
+    is_estimated: bool,
+) -> Iterator[str]:
+    """What is said of the topic above the table of its partitions."""
+    records = sum(known.records or 0 for known in sizes)
+    windows = [known.window for known in sizes if known.window is not None]
+    yield f"topic       {text.clean(view.name)}{' (internal)' * view.is_internal}"
+    yield f"id          {view.topic_id.hex()}"
+    yield f"partitions  {len(view.partitions)}"
+    yield f"replicas    {replicas_of(view)}"
+    yield f"records     {records:,}{ESTIMATED * is_estimated}"
+    if windows:
+        yield f"delayed     {sum(each.delayed for each in windows):,} (not due yet)"
+        yield f"expired     {sum(each.expired for each in windows):,} (still stored)"
+    total = sum(known.size_bytes or 0 for known in sizes)
+    yield f"size        {text.size(total)} (each partition once)"
+    yield f"state       {state_of(view)}"
+    for name in MEANINGS:
+        if name in entries:
+            yield _setting_line(entries[name])
+    for entry in entries.values():
+        if is_set_here(entry):
+            yield f"set         {entry.name}={text.clean(entry.value or '')}"
+
+
+def is_set_here(entry: ConfigEntry) -> bool:
+    """Whether the topic itself says so, not its broker."""
+    return entry.source == TOPIC_SOURCE
+
+
+def _setting_line(entry: ConfigEntry) -> str:
+    """The setting with where it comes from and what it means."""
+    value = entry.value or ""
+    meaning = MEANINGS[entry.name].get(value)
+    source = "set here" if is_set_here(entry) else entry.source_name
+    words = f"{text.clean(value)} ({source}){f': {meaning}' if meaning else ''}"
+    return f"{entry.name.rpartition('.')[2]:<12}{words}"
 
 
 def _partition_row(row: PartitionView, known: Sizes, *, is_windowed: bool) -> tuple[object, ...]:
-    is_known = known.start is not None and known.end is not None
-    counts: tuple[int | None, ...]
-    counts = ((known.end or 0) - (known.start or 0) if is_known else None,)
+    counts: tuple[int | None, ...] = (known.records,)
     if is_windowed:
         counts = known.window or (None, None, None)
     return (
@@ -192,6 +242,7 @@ def _partition_item(row: PartitionView, known: Sizes) -> dict[str, object]:
         "in_sync_replicas": list(row.in_sync_replicas),
         "start_offset": int64(known.start),
         "end_offset": int64(known.end),
+        "records": int64(known.records),
         "size_bytes": int64(known.size_bytes),
         **_window_item(known.window),
     }

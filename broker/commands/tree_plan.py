@@ -128,8 +128,8 @@ _STORAGE: Final = Command(
         ),
         Argument(
             ("--replicas",),
-            "copies (default: 3)",
-            {"metavar": "N", "type": "small-count", "default": 3},
+            "copies (without it 3 are assumed, on fewer brokers as many as these)",
+            {"metavar": "N", "type": "small-count"},
         ),
         Argument(
             ("--partitions",),
@@ -138,7 +138,7 @@ _STORAGE: Final = Command(
         ),
         Argument(
             ("--brokers",),
-            "brokers that share it (default: as many as copies)",
+            "brokers that share it (without it as many as copies are assumed)",
             {"metavar": "N", "type": "small-count"},
         ),
         Argument(

@@ -41,13 +41,14 @@ _LIST: Final = Command(
 )
 _DESCRIBE: Final = Command(
     ("topics", "describe"),
-    "partitions with leaders, offsets and sizes, and what was set",
+    "partitions with leaders, offsets and sizes, what an acknowledgement means, and what was set",
     "topics:describe_topics",
     (_TOPICS,),
     (Example("hermes topics describe orders", "one topic"),),
-    "RECORDS is end minus start: an upper bound where records were compacted away or belong to\n"
-    "transactions. A topic with a delivery window (delivery.delay.ms, delivery.ttl.ms) shows what\n"
-    "consumers see: START, END and VISIBLE; DELAYED is not due yet, EXPIRED is still stored.",
+    "RECORDS is end minus start. Compaction leaves gaps between offsets: of a compacted topic it\n"
+    "is an estimate, RECORDS AT MOST. Ends of transactions count, too. A topic with a delivery\n"
+    "window (delivery.delay.ms, delivery.ttl.ms) shows what consumers see: START, END, VISIBLE;\n"
+    "DELAYED is not due yet, EXPIRED is still stored.",
 )
 _CREATE: Final = Command(
     ("topics", "create"),

@@ -54,7 +54,7 @@ def decide_alter(
     result = dict(overrides)
     problems: list[str] = []
     seen: set[str] = set()
-    outcomes: dict[str, str | None] = {}
+    outcomes: dict[str, tuple[str, str | None]] = {}  # name of the first change, what it made
     for change in changes:
         try:
             if change.name in seen:
@@ -64,8 +64,9 @@ def decide_alter(
             source = row if row.mirror is None else rows[row.mirror.name]
             _apply(source, result, in_force, _in_words_of(source, row, change))
             outcome = result.get(source.name)
-            if outcomes.setdefault(source.name, outcome) != outcome:
-                raise ValueError(contradiction(row, source))
+            first, before = outcomes.setdefault(source.name, (change.name, outcome))
+            if before != outcome:
+                raise ValueError(contradiction(first))
         except KeyError:
             problems.append(unknown_name(change.name, rows))
         except ValueError as error:

@@ -324,15 +324,15 @@ def _read_mirror(
         text = to_kafka_value(parse_value(row, layer.values[row.name]))
         wanted = parse_value(source, mirror.source_text(text))
         if source.name in layer.values and values.get(source.path) != wanted:
-            raise ValueError(contradiction(row, source))
+            raise ValueError(contradiction(source.name))
         values[source.path] = wanted
     except ValueError as error:
         problems.append(f"{layer.source}: {row.name}: {error}")
 
 
-def contradiction(row: Setting, source: Setting) -> str:
-    """A sentence about a mirror and its source that do not say the same."""
-    return f"says in other words what {source.name} says, and they contradict: give one of them"
+def contradiction(other: str) -> str:
+    """What is wrong with a setting's value when `other` says in other words something else."""
+    return f"contradicts {other}, which sets the same in other words: give one of the two"
 
 
 def _with_mirrors(table: T, rows: Mapping[str, Setting]) -> T:

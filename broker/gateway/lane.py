@@ -132,11 +132,13 @@ def finish_all(puts: Sequence[Put], answers: Sequence[Answer]) -> None:
 
 
 class Batch:
-    """Puts that travel together."""
+    """Puts that travel together. `opens_epoch`: the first of a producer epoch, which nothing that
+    waits behind it may be stored without.
+    """
 
     __slots__ = (
         *("acks", "base_sequence", "created_ms", "encoded", "is_closed", "is_unknown"),
-        *("not_before_ms", "pause_ms", "puts", "size"),
+        *("not_before_ms", "opens_epoch", "pause_ms", "puts", "size"),
     )
 
     def __init__(self, acks: int, created_ms: float) -> None:
@@ -146,6 +148,7 @@ class Batch:
         self.size = 0
         self.is_closed = False
         self.is_unknown = False
+        self.opens_epoch = False
         self.encoded: bytearray | None = None
         self.base_sequence = NO_SEQUENCE
         self.not_before_ms = 0.0

@@ -92,6 +92,8 @@ class Ledger:
         self._written_ms = cluster.clock.monotonic_ms()
         self._refreshed_ms = self._opened_ms = self._written_ms
         self._reading = asyncio.Lock()
+        self._is_epoch_told = True
+        """Whether the owner record of the epoch that we write in is stored."""
 
     @property
     def unrecorded(self) -> int:
@@ -235,6 +237,7 @@ class Ledger:
         """See sender.Owner."""
         if lane is self._lane:
             self._written_ms = self._clock.monotonic_ms()
+            self._is_epoch_told |= batch.opens_epoch
             return
         lane.used_ms = self._clock.monotonic_ms()
         self._metrics.messages_stored_total.add(len(answers))
@@ -251,6 +254,8 @@ class Ledger:
 
     def on_failed(self, lane: Lane, batch: Batch) -> None:
         """See sender.Owner."""
+        if batch.opens_epoch:
+            lane.needs_new_epoch = True  # nothing else may be the first of that epoch
         for put in batch.puts:
             if put.is_kept:
                 self.pending.pop(put.id_key, None)
@@ -383,17 +388,35 @@ class Ledger:
 
     def _own_again(self) -> None:
         """The cluster does not know our numbers any more: go on in the next epoch, which the first
-        record of it tells.
+        record of it tells. One whose owner record was refused is tried again: it holds nothing.
+        Raises Problem.
         """
-        epoch = self._owner.producer_epoch + 1
-        self._owner = self._owner._replace(producer_epoch=epoch)
         lane = self._lane
-        lane.identify(self._owner.producer_id, epoch)
-        batch = Batch(-1, self._clock.monotonic_ms())
-        value = encode_owner(self._owner)
-        batch.puts.append(Put(encode_body(OWNER, value, ()), b"", b"", None, 0, is_kept=False))
-        batch.is_closed = True
-        lane.queue.appendleft(batch)
+        is_head = lane.queue[0].opens_epoch
+        if self._is_epoch_told or is_head:
+            if self._owner.producer_epoch >= EPOCH_MAX:
+                raise Problem("NOT_READY", f"the epochs of {lane.where} are used up: start anew")
+            before = self._owner
+            self._owner = before._replace(producer_epoch=before.producer_epoch + 1)
+            self._tell_newest(_owner_body(before))
+        lane.identify(self._owner.producer_id, self._owner.producer_epoch)
+        self._is_epoch_told = False
+        if not is_head:
+            batch = Batch(-1, self._clock.monotonic_ms())
+            body = _owner_body(self._owner)
+            batch.puts.append(Put(body, b"", b"", None, 0, is_kept=False))
+            batch.is_closed = batch.opens_epoch = True
+            lane.queue.appendleft(batch)
+
+    def _tell_newest(self, before: bytes) -> None:
+        """An owner record that waits tells the epoch that it will be stored in: an older one behind
+        a newer would have the next start take an epoch that is taken.
+        """
+        for batch in self._lane.queue:
+            for put in batch.puts:
+                if put.body == before:
+                    put.body = _owner_body(self._owner)
+                    batch.encoded = None
 
     async def _end(self, where: TopicPartition) -> int:
         try:
@@ -417,6 +440,10 @@ class Ledger:
             entries.append((key, row.digest, row.offset, row.high_watermark, row.time_ms))
         self._metrics.recovered_ids_total.add(len(entries), source="topic")
         return entries
+
+
+def _owner_body(owner: Owner) -> bytes:
+    return encode_body(OWNER, encode_owner(owner), ())
 
 
 def _repeated(first: FirstAnswer) -> Answer:

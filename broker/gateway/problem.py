@@ -58,7 +58,7 @@ _ROWS: Final = (
     Kind("REPLICA_LAGGING", 503, "Too few replicas are in sync", 2),
     Kind("COORDINATOR_NOT_AVAILABLE", 503, "The group's coordinator is not available", 1),
     Kind("OUTCOME_UNKNOWN", 504, "It is not known yet whether the message is stored", 1),
-    Kind("DISK_FULL", 507, "A disk of the cluster is full", 30),
+    Kind("DISK_FULL", 507, "The broker's disk has too little room, or failed", 30),
 )
 KINDS: Final[Mapping[str, Kind]] = {row.code: row for row in _ROWS}
 
@@ -126,8 +126,8 @@ _BY_ERROR: Final[Mapping[ErrorCode, tuple[str, str]]] = {
     ),
     ErrorCode.KAFKA_STORAGE_ERROR: (
         "DISK_FULL",
-        "the disk below the partition is full or failed: nothing was stored; make room (shorten "
-        "retention, delete topics), then send again",
+        "the broker's disk has too little room, or failed (its log and metrics say which): nothing "
+        "was stored; make room (shorten retention, delete topics), then send again",
     ),
     ErrorCode.MESSAGE_TOO_LARGE: (
         "MESSAGE_TOO_LARGE",
@@ -188,6 +188,8 @@ def problem_of(error: ClientError, subject: str, *, field: str | None = None) ->
         row = _BY_ERROR.get(error.code)
         if row is not None:
             code, advice = row
+            if error.code is ErrorCode.KAFKA_STORAGE_ERROR and error.message:
+                advice = error.message  # says which it is, low, full or failed, and what to do
             return Problem(code, f"{subject}: {advice}", field=field)
         if error.code in _REFUSED_FOR_GOOD:
             return Problem("MESSAGE_REFUSED", f"{subject}: {error}", field=field)

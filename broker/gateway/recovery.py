@@ -212,11 +212,17 @@ class History:
                     ) from None
 
     def apply(self, row: Owner | Claim | Block) -> None:
-        """In the topic's order."""
+        """In the topic's order. An epoch below one that was told before is no news: a
+        record may be written late, and whoever believed it would take an epoch that is taken, and
+        be refused for ever.
+        """
         if isinstance(row, Owner):
-            self.owner = row
+            if not _is_behind(row, self.owner):
+                self.owner = row
         elif isinstance(row, Claim):
-            self.claims[row.where] = row
+            last = self.claims.get(row.where)
+            if last is None or last.topic_id != row.topic_id or not _is_behind(row, last):
+                self.claims[row.where] = row
         else:
             self.blocks.append(row)
             claim = self.claims.get(row.where)
@@ -240,6 +246,15 @@ class History:
         self.blocks.clear()
         metrics.recovered_ids_total.add(count, source="ids")
         ledger.claims.update(self.claims)
+
+
+def _is_behind(row: Owner | Claim, last: Owner | Claim | None) -> bool:
+    """Whether it is the same producer's, in an earlier epoch."""
+    return (
+        last is not None
+        and row.producer_id == last.producer_id
+        and row.producer_epoch < last.producer_epoch
+    )
 
 
 def refusal_of(error: ClientError | Problem) -> str:

@@ -347,6 +347,7 @@ class Sender:
             # (only an earlier attempt may have stored it), then go on in the next epoch.
             lane.needs_new_epoch = True
             batch.is_unknown = was_unknown or code not in _NUMBERS_LOST or _is_duplicate(code)
+            self._pause(batch)
             return
         if code not in _UNKNOWN_OUTCOME:
             batch.is_unknown = was_unknown
@@ -397,6 +398,10 @@ class Sender:
         if is_final and not batch.is_unknown:
             self._fail(lane, problem)
             return
+        self._pause(batch)
+
+    def _pause(self, batch: Batch) -> None:
+        """Each time it is sent again later than the last time."""
         settings = self._cluster.settings
         batch.pause_ms = min(
             max(batch.pause_ms * 2, settings.retry_backoff_ms), settings.retry_backoff_max_ms
@@ -405,11 +410,18 @@ class Sender:
         batch.not_before_ms = self._clock.monotonic_ms() + pause_ms
 
     def _fail(self, lane: Lane, problem: Problem) -> None:
-        batch = lane.take_head(is_stored=False)
-        self.queued_bytes -= batch.size
-        self._must_own().on_failed(lane, batch)
-        for put in batch.puts:
-            put.finish(problem)
+        """The first batch; with one that opens an epoch all that waits, or each that waits would
+        open another epoch at once, to be refused in its turn.
+        """
+        takes_all = lane.queue[0].opens_epoch
+        while lane.queue:
+            batch = lane.take_head(is_stored=False)
+            self.queued_bytes -= batch.size
+            self._must_own().on_failed(lane, batch)
+            for put in batch.puts:
+                put.finish(problem)
+            if not takes_all:
+                return
 
     async def _sweep(self) -> None:
         """Wakes lanes whose pause is over, and fails what waited for too long."""

@@ -211,10 +211,12 @@ class Checkpoints:
             await self.sync(log, self.begin_sync(log))
             await active.write_index(index_files)
             if epochs != self._epochs_written:
+                log.check_online()
                 await log.disk.replace_file(
                     f"{log.directory}/{names.EPOCHS_FILE}", encode_epochs(epochs)
                 )
                 self._epochs_written = epochs
+            log.check_online()  # a closed log's directory may be another topic's by now
             await log.disk.replace_file(_path(log, snapshot.offset), content)
             self._key = _key_of(snapshot)
             self._position = snapshot.position

@@ -116,6 +116,8 @@ class _Run:
     async def carry_out(self) -> Cleaned:
         log, worker = self.log, self.worker
         start = min(log.cleaned_end_offset, log.passed_over_offset)
+        if start == 1:  # it may only foretell gaps: nobody has looked at offset 0 then
+            start = 0
         start = max(start, log.segments[0].base_offset)
         end = await cleanable.end_of(log, self.now_wall_ms, self.limits.high_watermark)
         if end <= log.segments[0].base_offset:

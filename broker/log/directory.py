@@ -135,15 +135,18 @@ async def move_to_trash(disk: Disk, topic: str, topic_id: bytes) -> str | None:
 
 
 async def empty_trash(disk: Disk) -> None:
-    """Remove what deletions left behind. Raises DiskFault, after all that can go is gone."""
-    failed: DiskFault | None = None
-    for name in disk.list_directory(TRASH):
-        try:
-            await disk.remove_tree(f"{TRASH}/{name}")
-        except DiskFault as fault:
-            failed = fault
-    if failed is not None:
-        raise failed
+    """Remove what deletions left behind, and what others leave meanwhile: large topics take their
+    time. Raises DiskFault, after all that can go is gone.
+    """
+    failed: dict[str, DiskFault] = {}
+    while names := [name for name in disk.list_directory(TRASH) if name not in failed]:
+        for name in names:
+            try:
+                await disk.remove_tree(f"{TRASH}/{name}")
+            except DiskFault as fault:
+                failed[name] = fault
+    if failed:
+        raise next(iter(failed.values()))
 
 
 def _properties(content: bytes) -> dict[str, str]:

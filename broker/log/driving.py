@@ -126,7 +126,7 @@ async def survey_met(log: PartitionLog, met: Damaged) -> None:
     """Afterwards the damage is known, and what met it begins again with that. Raises Refusal when
     the disk does not say.
     """
-    if met.segment not in log.segments:
+    if met.segment not in log.segments or log.offline_reason:  # closed: its files may be going
         return
     try:
         await survey(log, met.segment, met.position)
@@ -136,7 +136,11 @@ async def survey_met(log: PartitionLog, met: Damaged) -> None:
 
 
 def refused(log: PartitionLog, fault: DiskFault | FileNotFoundError | Refusal) -> Refusal:
-    """What a reader hears of `fault`; what was found broken is noted in the log's `damage`."""
+    """What a reader hears of `fault`; what was found broken is noted in the log's `damage`. Not
+    once the log is closed: its files may be going, and nothing is wrong with the disk.
+    """
+    if log.offline_reason:
+        return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, log.offline_reason)
     if isinstance(fault, Refusal):
         if fault.code == ErrorCode.KAFKA_STORAGE_ERROR or isinstance(fault, Damaged):
             log.note_damage(fault.message)

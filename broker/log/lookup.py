@@ -10,10 +10,11 @@ records, and going on would open batch after batch of a client that lies.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.errors import Refusal
+from broker.errors import ErrorCode, Refusal
 from broker.log.damage import Damaged, DamagedRange
 from broker.log.driving import READ_ATTEMPTS_MAX, refused, survey_met
 from broker.log.segment import Segment
@@ -72,20 +73,44 @@ async def _first(
 ) -> TimestampedOffset | None:
     log.check_online()
     bounds = (start_offset, min(end_offset, log.written_end_offset))
-    for segment in list(log.segments):
+    offset, tries_left = 0, READ_ATTEMPTS_MAX
+    while offset < bounds[1]:
+        segment, segment_end = _holder(log, offset)
         if segment.base_offset >= bounds[1]:
             break
         try:
-            if (await _times(log, segment)).max_timestamp < timestamp_ms:
-                continue
-            found = await _first_in_segment(log, segment, timestamp_ms, bounds, worker)
+            if (await _times(log, segment)).max_timestamp >= timestamp_ms:
+                found = await _first_in_segment(log, segment, timestamp_ms, bounds, worker)
+                if found is not None:
+                    return found
         except (DiskFault, FileNotFoundError, Refusal) as fault:
             if segment in log.segments:
                 raise refused(log, fault) from fault
-            continue
-        if found is not None:
-            return found
+        if _holder(log, offset)[0] is segment:
+            offset, tries_left = segment_end, READ_ATTEMPTS_MAX
+        elif tries_left := tries_left - 1:
+            continue  # what took its place may hold what is looked for
+        else:
+            raise _being_replaced(log)
     return None
+
+
+def _holder(log: PartitionLog, offset: int) -> tuple[Segment, int]:
+    """(the segment that `offset` lies in or, below the first, that; its end)."""
+    segments = log.segments
+    following = max(1, bisect_right(segments, offset, key=_base_offset))
+    is_last = following == len(segments)
+    return segments[following - 1], INT64_MAX if is_last else segments[following].base_offset
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset
+
+
+def _being_replaced(log: PartitionLog) -> Refusal:
+    return Refusal(
+        ErrorCode.KAFKA_STORAGE_ERROR, f"segments of {log.directory} are being replaced: ask again"
+    )
 
 
 async def greatest(
@@ -112,24 +137,43 @@ async def _around_damage(
 async def _greatest(
     log: PartitionLog, end_offset: int, worker: Worker | None, start_offset: int
 ) -> TimestampedOffset | None:
-    log.check_online()
-    end = min(end_offset, log.written_end_offset)
+    for _ in range(READ_ATTEMPTS_MAX):
+        log.check_online()
+        bounds = (max(log.log_start_offset, start_offset), min(end_offset, log.written_end_offset))
+        try:
+            return await _greatest_within(log, bounds, worker)
+        except _Gone:
+            continue  # what took its place may hold it
+    raise _being_replaced(log)
+
+
+class _Gone(Exception):
+    """A segment left the log while it was looked through."""
+
+
+async def _greatest_within(
+    log: PartitionLog, bounds: tuple[int, int], worker: Worker | None
+) -> TimestampedOffset | None:
+    """Raises _Gone."""
     best: TimestampedOffset | None = None
-    for max_timestamp, segment in await _latest_first(log, end):
+    for max_timestamp, segment in await _latest_first(log, bounds[1]):
         if best is not None and max_timestamp < best.timestamp:
             break
         try:
-            bounds = (max(log.log_start_offset, start_offset), end)
             found = await _greatest_in_segment(log, segment, bounds, worker)
-            best = _later(best, found)
         except (DiskFault, FileNotFoundError, Refusal) as fault:
             if segment in log.segments:
                 raise refused(log, fault) from fault
+        if segment not in log.segments:
+            raise _Gone
+        best = _later(best, found)
     return best
 
 
 async def _latest_first(log: PartitionLog, end: int) -> list[tuple[int, Segment]]:
-    """(greatest timestamp, segment) of those that begin below `end`, the latest first."""
+    """(greatest timestamp, segment) of those that begin below `end`, the latest first. Raises
+    _Gone.
+    """
     found: list[tuple[int, Segment]] = []
     for segment in list(log.segments):
         if segment.base_offset >= end:
@@ -139,6 +183,7 @@ async def _latest_first(log: PartitionLog, end: int) -> list[tuple[int, Segment]
         except (DiskFault, FileNotFoundError, Refusal) as fault:
             if segment in log.segments:
                 raise refused(log, fault) from fault
+            raise _Gone from fault
     return sorted(found, key=lambda entry: (-entry[0], entry[1].base_offset))
 
 
@@ -235,6 +280,9 @@ async def _batches(
     """(header, position) of each batch from `position` on, where the index has one, that begins
     below offset `end`; known damage is left out. Raises Damaged for any other.
     """
+    if segment not in log.segments:
+        return
+    await log.load_index(segment)  # others may have closed it while something was read
     if segment not in log.segments:
         return
     assert segment.index is not None, "the index is loaded"

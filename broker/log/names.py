@@ -62,12 +62,15 @@ def ranged(base_offset: int, end_offset: int, suffix: str) -> str:
 def sort_out(names: list[str]) -> Listing:
     """What the entries of a partition's directory are; foreign names are left alone."""
     listing = Listing([], [], [], [])
+    indexes: list[tuple[int, str]] = []
     for name in names:
         if match := _NUMBERED.fullmatch(name):
             if match[2] == LOG:
                 listing.segments.append(int(match[1]))
             elif match[2] == SNAPSHOT:
                 listing.snapshots.append(int(match[1]))
+            else:
+                indexes.append((int(match[1]), name))
         elif match := _RANGE.fullmatch(name):
             if match[3] == SWAP:
                 listing.swaps.append(Swap(int(match[1]), int(match[2]), name))
@@ -75,6 +78,8 @@ def sort_out(names: list[str]) -> Listing:
                 listing.leftovers.append(name)
         elif name.endswith((DELETED, TEMPORARY)):
             listing.leftovers.append(name)
+    bases = set(listing.segments)  # a segment's log is renamed before its indexes are
+    listing.leftovers.extend(name for base, name in indexes if base not in bases)
     return listing
 
 

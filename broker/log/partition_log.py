@@ -71,7 +71,7 @@ class PartitionLog:
         """Where that part begins: what replaces its records is looked for in every cleaning."""
         self.positions = PositionCache()
         self.is_in_upkeep = False
-        self.doomed: list[str] = []
+        self.doomed: list[tuple[str, Segment]] = []
         """Files that left the log and are to be unlinked."""
         self.is_measured = False
         self.checkpoints = Checkpoints(found)
@@ -89,8 +89,8 @@ class PartitionLog:
         self._last_indexed = 0
         self.configure(config)
         self._adopt_active()
-        if not found.has_first_time:  # records' own times stand in: clients' word rolls nothing
-            self.rolls_from_ms = now_wall_ms
+        rolls_from_ms = found.rolls_from_ms  # not records' own times: clients' word rolls nothing
+        self.rolls_from_ms = now_wall_ms if rolls_from_ms is None else rolls_from_ms
 
     @classmethod
     async def create(

@@ -133,6 +133,10 @@ class ProducerStates:
             for first in [batch[0] for batch in batches if batch[2] >= offset][:1]
         ]
 
+    def awaited(self) -> list[tuple[tuple[int, int, int], int]]:
+        """((producer id, epoch, sequence), wall ms) of what was refused and has not come again."""
+        return [((key, *refused[:2]), refused[2]) for key, refused in self._refused.items()]
+
     def note_refused(self, producer_id: int, epoch: int, sequence: int, now_wall_ms: int) -> None:
         """The earliest of the newest epoch counts."""
         refused = self._refused.pop(producer_id, None)

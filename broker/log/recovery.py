@@ -4,9 +4,10 @@ Not here: appending, reading. After a clean stop nothing is scanned: the newest 
 the end. Otherwise the log is scanned from that snapshot (which was taken after a sync) to the first
 byte that is not a batch. Below the end that is known to have been synced (`synced_ends`) this is
 damage: it is named, and all behind it stays. Beyond it is a torn tail, which is cut off; what was
-valid there is kept aside as `*.damaged`. After a failed sync the tail is written anew: the system
-counts it as written although the device has not got it. Without any snapshot everything is scanned,
-and segments behind a damaged one are kept: they had been rolled over.
+valid there is kept aside as `*.damaged`. The tail is synced before it is read, and after a failed
+sync it is written anew: the system counts it as written although the device has not got it. Without
+any snapshot everything is scanned, and segments behind a damaged one are kept: they had been rolled
+over.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from broker.log.producers import ProducerBatch, ProducerStates, last_sequence_of
 from broker.log.scan import ScanEnd, has_batch_behind, scan
 from broker.log.segment import Segment, read_indexes
 from broker.log.snapshot import Snapshot, decode_snapshot
-from broker.log.survey import Extent, describe, load_ranges, measure, scan_across
+from broker.log.survey import Extent, describe, forget_ranges, load_ranges, measure, scan_across
 from broker.log.synced_ends import NOTHING_SYNCED, SyncedEnd
-from broker.model import INT64_MAX
-from broker.ports import Disk, DiskFault
+from broker.model import INT64_MAX, NO_TIMESTAMP
+from broker.ports import Disk, DiskFault, NoDescriptor
 from broker.records.batch import LOG_APPEND_TIME_BIT, BatchHeader
 
 UNCHECKED: Final = INT64_MAX
@@ -60,12 +61,14 @@ class Recovered:
     unsynced_closed: list[Segment] = field(default_factory=list)
 
     @property
-    def has_first_time(self) -> bool:
-        """Whether it is known when the active segment's first batch was appended."""
+    def rolls_from_ms(self) -> int | None:
+        """From when the age of the active segment counts; None when that is not known, and what its
+        records say is their clients' word.
+        """
         snapshot = self.snapshot
         if snapshot is None or snapshot.segment_base != self.segments[-1].base_offset:
-            return False
-        return snapshot.position > 0
+            return None
+        return snapshot.times.first_append_time if snapshot.position > 0 else None
 
 
 async def recover(
@@ -162,8 +165,8 @@ class _Recovery:
     ) -> int:
         """The next offset, after scanning from `position` and cutting off what is bad."""
         found = self.found
-        if found.has_failed_sync and segment.size > position:
-            await segment.rewrite(position)
+        if segment.size > position:
+            await self._settle_writes(segment, position)
         if position:
             await self._load_below(segment, position)
         else:
@@ -200,6 +203,24 @@ class _Recovery:
             segment.close_file()
         return end.next_offset
 
+    async def _settle_writes(self, segment: Segment, position: int) -> None:
+        """What will be read is on the device. A sync that failed before the stop left pages that
+        only look written; of one that nobody heard of the system tells whoever syncs next.
+        """
+        found = self.found
+        if not found.has_failed_sync:
+            try:
+                await segment.sync()
+            except NoDescriptor:
+                raise
+            except DiskFault:
+                segment.disk.mark(f"{self.directory}/{names.SYNC_FAILED}")  # it is told only once
+                found.has_failed_sync = True
+                segment.close_file()  # this one's syncs would go on to fail
+            else:
+                return
+        await segment.rewrite(position)
+
     def _synced_part(self, place: int) -> Extent:
         """What of a segment was synced: what is broken there was not torn."""
         found = self.found
@@ -227,6 +248,9 @@ class _Recovery:
             segment.index = loaded[0]
             segment.index.truncate_to_position(position)
             segment.times = snapshot.times
+            first = loaded[1].first_append_time
+            if first != NO_TIMESTAMP:  # the snapshot's is from when the segment's age counts
+                segment.times = segment.times._replace(first_append_time=first)
             return
         segment.index = SegmentIndex(segment.base_offset)
         segment.times = Times()
@@ -274,6 +298,8 @@ class _Recovery:
         for segment in found.segments[place:]:
             found.has_new_ranges |= bool(segment.damaged)  # another may get its name
             segment.close_file()
+            for suffix in (names.INDEX, names.TIME_INDEX):
+                await segment.disk.unlink(segment.path(suffix))
             if not segment.size:
                 await segment.disk.unlink(segment.path())
                 continue
@@ -380,6 +406,7 @@ def free_name(disk: Disk, path: str) -> str:
 async def _finish_what_was_under_way(disk: Disk, directory: str, listing: names.Listing) -> None:
     """Complete a swap, remove what was to be removed, move an aside segment out of the way."""
     for swap in listing.swaps:
+        await forget_ranges(disk, directory, swap.base_offset, swap.end_offset)
         for base in [
             base for base in listing.segments if swap.base_offset <= base < swap.end_offset
         ]:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 from broker.log import names
 from broker.log.index import SegmentIndex, Times
-from broker.log.retention import SEGMENT_SUFFIXES, rename_deleted, unlink_doomed
+from broker.log.retention import rename_deleted, unlink_doomed
 from broker.log.scan import scan
 from broker.log.segment import Segment
+from broker.log.survey import store
 from broker.model import INT32_MAX, NO_TIMESTAMP
 from broker.ports import DiskFault, DiskFile, DiskFull, NoDescriptor
 from broker.records.batch import BatchHeader
@@ -172,6 +173,7 @@ class Group:
             # behind, and the restart would put it in the place of newer segments.
             fault = DiskFault(swap, f"could not take its place: {failure}")
             log.go_offline(fault)
+            merged.release()  # who closes the log closes it then, or has done so
             raise fault from failure
         with suppress(DiskFull):  # it is in memory, and can be made again from the log
             await merged.write_index(index_files)
@@ -181,11 +183,12 @@ class Group:
 
     async def _replace(self, merged: Segment, swap: str) -> None:
         log, group = self.log, self.segments
-        log.doomed += rename_deleted(log.disk, group[0], SEGMENT_SUFFIXES[1:])
-        for segment in group[1:]:
+        for segment in group:  # the first, too: a rename over it would free all its blocks at once
             log.doomed += rename_deleted(log.disk, segment)
         log.replace_segments(group, [merged])
         self._file = None  # it is the log's now
+        if any(segment.damaged for segment in group):  # it was whole again, so that it was cleaned
+            await store(log)  # before another file has its name
         await self._sync_names()
         log.disk.rename(swap, merged.path())
         merged.users -= 1

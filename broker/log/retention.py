@@ -157,8 +157,13 @@ async def delete_segments(log: PartitionLog, doomed: list[Segment]) -> None:
     if log.segments[0] is doomed[0]:
         log.log_start_offset = max(log.log_start_offset, end)
     for segment in doomed:
-        log.doomed += rename_deleted(log.disk, segment)
+        log.doomed += rename_deleted(log.disk, segment, (names.LOG,))
         log.replace_segments([segment], [])
+        for suffix in (names.INDEX, names.TIME_INDEX):
+            try:
+                log.doomed += rename_deleted(log.disk, segment, (suffix,))
+            except DiskFull:  # no room for the new name: nobody looks for it under the old one
+                log.doomed.append((segment.path(suffix), segment))
     await unlink_doomed(log)
 
 
@@ -172,19 +177,22 @@ async def unlink_doomed(log: PartitionLog, *, are_names_synced: bool = False) ->
         await log.disk.sync_directory(log.directory)
     while log.doomed:
         log.check_online()  # a closed log's directory may be another topic's by now
-        path = log.doomed[0]
-        await log.disk.unlink(path)
-        log.doomed.remove(path)
+        path, segment = doomed = log.doomed[0]
+        if segment.users:  # somebody still reads what was there, and no less than that
+            await log.disk.unlink(path)
+        else:
+            await log.disk.unlink_in_steps(path)
+        log.doomed.remove(doomed)
 
 
 def rename_deleted(
     disk: Disk, segment: Segment, suffixes: tuple[str, ...] = SEGMENT_SUFFIXES
-) -> list[str]:
-    """Rename a segment's files so that no start finds them; their new paths."""
+) -> list[tuple[str, Segment]]:
+    """Rename a segment's files so that no start finds them; their new paths, each with it."""
     renamed = []
     for suffix in suffixes:
         path = segment.path(suffix)
         if disk.exists(path):
             disk.rename(path, path + names.DELETED)
-            renamed.append(path + names.DELETED)
+            renamed.append((path + names.DELETED, segment))
     return renamed

@@ -210,24 +210,31 @@ class Segment:
         self._writes += 1
         targets = [self.path(names.INDEX), self.path(names.TIME_INDEX)]
         sources = [f"{path}.{self._writes}{names.TEMPORARY}" for path in targets]
-        for path, content in zip(sources, files[1:], strict=True):
-            if self.disk.exists(path):  # left by an attempt that failed
-                await self.disk.unlink(path)
-            file = await self.disk.create(path)
-            try:
-                file.append([content])
-            except DiskFull:
-                await self.disk.unlink(path)  # room is what is short
-                raise
-            finally:
-                file.close()
-        if files.log_bytes >= self._indexed_bytes:
-            self._indexed_bytes = files.log_bytes
-            for source, target in zip(sources, targets, strict=True):
-                self.disk.rename(source, target)
-        else:
-            for path in sources:
-                await self.disk.unlink(path)
+        try:
+            for path, content in zip(sources, files[1:], strict=True):
+                await self._write_new(path, content)
+            if files.log_bytes >= self._indexed_bytes:
+                self._indexed_bytes = files.log_bytes
+                for source, target in zip(sources, targets, strict=True):
+                    self.disk.rename(source, target)
+                return
+        except DiskFull:
+            await self._unlink_all(sources)  # room is what is short
+            raise
+        await self._unlink_all(sources)
+
+    async def _unlink_all(self, paths: list[str]) -> None:
+        for path in paths:
+            await self.disk.unlink(path)
+
+    async def _write_new(self, path: str, content: bytes) -> None:
+        if self.disk.exists(path):  # left by an attempt that failed
+            await self.disk.unlink(path)
+        file = await self.disk.create(path)
+        try:
+            file.append([content])
+        finally:
+            file.close()
 
     def encode_index_files(self) -> IndexFiles:
         """What `write_index` takes, as of now."""

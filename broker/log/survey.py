@@ -9,6 +9,7 @@ down, so that a restart knows it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.log import names
@@ -102,8 +103,10 @@ async def measure(
 
 
 async def note(log: PartitionLog, segment: Segment, found: DamagedRange) -> None:
-    """Remember `found`; it is written down at once, or later when the disk is full."""
-    if segment not in log.segments:
+    """Remember `found`; it is written down at once, or later when the disk is full. Not of a log
+    that was closed: its files may be going.
+    """
+    if segment not in log.segments or log.offline_reason:
         return
     segment.damaged = merged(segment.damaged, found)
     log.note_damage(describe(segment, found))
@@ -154,6 +157,23 @@ def load_ranges(disk: Disk, directory: str, segments: list[Segment]) -> None:
         segment = by_base.get(base)
         if segment is not None and found.end_position <= segment.size:
             segment.damaged = merged(segment.damaged, found)
+
+
+async def forget_ranges(disk: Disk, directory: str, base_offset: int, end_offset: int) -> None:
+    """Of segments in [base, end), which another replaces: what is there now is no part of them.
+    Raises DiskFault.
+    """
+    path = f"{directory}/{names.DAMAGE_FILE}"
+    try:
+        rows = decode_ranges(disk.read_file(path))
+    except FileNotFoundError:
+        return
+    left = [row for row in rows if not base_offset <= row[0] < end_offset]
+    if not left:
+        await disk.unlink(path)
+    elif left != rows:
+        with suppress(DiskFull):
+            await disk.replace_file(path, encode_ranges(left))
 
 
 async def scan_across(

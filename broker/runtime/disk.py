@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import shutil
 import stat
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +24,7 @@ from typing import Final, TypeVar
 from broker.ports import Buffer, DiskFault, DiskFile, DiskFull, NewDirectory, NoDescriptor
 from broker.runtime.descriptors import descriptor_limit
 from broker.runtime.directory_lock import DirectoryLock
+from broker.runtime.freeing import remove_tree_in_steps, unlink, unlink_in_steps
 from broker.runtime.linux import has_honest_syncfs, sync_file_system
 from broker.runtime.new_directories import open_directory, place_directories
 from broker.runtime.outside_reader import FileReader
@@ -174,10 +174,13 @@ class SystemDisk:
         await self._rounds.pause(READ_PAUSE_S_MAX)
 
     async def unlink(self, path: str) -> None:
-        await self.run_write(path, _unlink, self._at(path))
+        await self.run_write(path, unlink, self._at(path))
+
+    async def unlink_in_steps(self, path: str) -> None:
+        await unlink_in_steps(partial(self.run_write, path), self._at(path))
 
     async def remove_tree(self, path: str) -> None:
-        await self.run_write(path, _remove_tree, self._at(path))
+        await remove_tree_in_steps(partial(self.run_write, path), self._at(path))
 
     def free_bytes(self) -> int:
         with _mapped(str(self.root)):
@@ -187,7 +190,8 @@ class SystemDisk:
     def total_bytes(self) -> int:
         with _mapped(str(self.root)):
             found = os.statvfs(self.root)
-            return found.f_blocks * found.f_frsize
+            reserved = found.f_bfree - found.f_bavail  # neither used nor to be had
+            return (found.f_blocks - reserved) * found.f_frsize
 
     def open_files_max(self) -> int:
         return descriptor_limit()
@@ -579,18 +583,3 @@ def _make_root(path: Path) -> None:
 
 def _make_directory(path: Path) -> None:
     path.mkdir(parents=True, exist_ok=True)
-
-
-def _unlink(path: Path) -> None:
-    path.unlink(missing_ok=True)
-
-
-def _remove_tree(path: Path) -> None:
-    """Races with nothing: whoever removes a tree owns it. Of a symbolic link only the link goes."""
-    if path.is_symlink():
-        path.unlink()
-        return
-    try:
-        shutil.rmtree(path)
-    except FileNotFoundError:
-        return

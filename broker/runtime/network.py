@@ -2,9 +2,10 @@
 out.
 
 asyncio's own accept loop retries a whole backlog of accepts when the process is out of
-descriptors, and then is deaf for a second. This one holds a descriptor in reserve: it is given up
-to accept and close the connection at once (the client sees a reset instead of silence), and taken
-back. Without the reserve, accepting pauses. It never spins.
+descriptors, and then is deaf for a second. This one asks for room, where its caller has some to
+make, and else lets clients wait for it. Where there is none to make, a descriptor is held in
+reserve: it is given up to accept and close the connection at once (the client sees a reset instead
+of silence), and taken back. Without the reserve, accepting pauses. It never spins.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from broker.runtime.port_holder import describe_holder
 BACKLOG: Final = 512
 """Connections that the kernel keeps ready for us."""
 ACCEPTS_PER_TURN_MAX: Final = 32
-"""Then the loop serves the others."""
+"""Then the loop serves the others. So many at most are being welcomed, too: those that will be
+turned away do not take every descriptor for a moment.
+"""
 ACCEPT_PAUSE_S: Final = 0.2
 """How long accepting rests when there is no descriptor at all."""
 WARNING_INTERVAL_S: Final = 10.0
@@ -48,9 +51,16 @@ class SystemNetwork:
     """Implements `ports.Network`."""
 
     async def listen(
-        self, host: str, port: int, handler: Callable[[], StreamHandler]
+        self,
+        host: str,
+        port: int,
+        handler: Callable[[], StreamHandler],
+        make_room: Callable[[], None] | None = None,
     ) -> SystemListener:
-        """`host` "" is every IPv4 interface. Raises OSError with one sentence."""
+        """`host` "" is every IPv4 interface. `make_room` gives back descriptors that nobody uses
+        now: it is called when a client cannot be accepted without, and if that does not help the
+        client waits; without `make_room` it is turned away. Raises OSError with one sentence.
+        """
         loop = asyncio.get_running_loop()
         family, address = await _resolve(loop, host or "0.0.0.0", port)  # noqa: S104 - the caller asked for it
         listening = socket.socket(family, socket.SOCK_STREAM)
@@ -62,7 +72,7 @@ class SystemNetwork:
         except OSError as error:
             listening.close()
             raise OSError(error.errno, _explain_bind(host, port, error)) from error
-        return SystemListener(loop, listening, handler)
+        return SystemListener(loop, listening, handler, make_room)
 
     async def connect(
         self, host: str, port: int, handler: Callable[[], StreamHandler], *, timeout_ms: int
@@ -84,12 +94,14 @@ class SystemListener:
         loop: asyncio.AbstractEventLoop,
         listening: socket.socket,
         handler: Callable[[], StreamHandler],
+        make_room: Callable[[], None] | None = None,
     ) -> None:
         self._loop = loop
         self._socket = listening
         self._handler = handler
+        self._make_room = make_room
         self._port = int(listening.getsockname()[1])
-        self._reserve: int | None = _open_reserve()
+        self._reserve = _open_reserve() if make_room is None else None
         self._pause: asyncio.TimerHandle | None = None
         self._welcoming: set[asyncio.Task[None]] = set()
         self._warned_at_s = -WARNING_INTERVAL_S
@@ -114,7 +126,7 @@ class SystemListener:
             await asyncio.wait(self._welcoming)
 
     def _accept_ready(self) -> None:
-        for _ in range(ACCEPTS_PER_TURN_MAX):
+        for _ in range(ACCEPTS_PER_TURN_MAX - len(self._welcoming)):
             try:
                 accepted, _address = self._socket.accept()
             except (BlockingIOError, InterruptedError):
@@ -144,12 +156,27 @@ class SystemListener:
             _log.error("a connection could not be started", port=self._port, exc_info=error)
 
     def _on_accept_error(self, error: OSError) -> None:
+        is_short = error.errno in _NO_DESCRIPTOR
+        if is_short and self._make_room is not None and self._accept_with_room(self._make_room):
+            return
         self._warn(error)
-        if error.errno in _NO_DESCRIPTOR and self._reserve is not None:
+        if is_short and self._make_room is None and self._reserve is not None:
             self._shed()
             return
         self._loop.remove_reader(self._socket.fileno())
         self._pause = self._loop.call_later(ACCEPT_PAUSE_S, self._resume)
+
+    def _accept_with_room(self, make_room: Callable[[], None]) -> bool:
+        """Whether one more could be accepted, or had gone; the loop calls again for the others."""
+        make_room()
+        try:
+            accepted, _address = self._socket.accept()
+        except (BlockingIOError, InterruptedError):
+            return True
+        except OSError:
+            return False
+        self._welcome(accepted)
+        return True
 
     def _shed(self) -> None:
         """Accept with the reserved descriptor and hang up; the loop calls again while others
@@ -166,7 +193,7 @@ class SystemListener:
 
     def _resume(self) -> None:
         self._pause = None
-        if self._reserve is None:
+        if self._reserve is None and self._make_room is None:
             self._reserve = _open_reserve()
         self._loop.add_reader(self._socket.fileno(), self._accept_ready)
 

@@ -1,10 +1,11 @@
 """Many new directories with small files, durable by one sync of their file system.
 
-They are written under other names, synced, and renamed: a crash leaves whole ones or none. One sync
-for all is a `syncfs`, on a descriptor of its own: the system tells each descriptor of the faults
-since it was opened, so that this one hears of its own files' and takes none away from whoever else
-syncs (`SystemDisk.sync_all`). A few are synced one by one, for a `syncfs` waits for all that others
-wrote; so are all where the kernel's does not tell of faults.
+They are written under other names, synced, and renamed, and renamed back before they are removed: a
+crash leaves whole ones or none. One sync for all is a `syncfs`, on a descriptor of its own: the
+system tells each descriptor of the faults since it was opened, so that this one hears of its own
+files' and takes none away from whoever else syncs (`SystemDisk.sync_all`). A few are synced one by
+one, for a `syncfs` waits for all that others wrote; so are all where the kernel's does not tell of
+faults.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ async def place_directories(
     ]
     name = str(parent)
     is_direct = len(every) <= DIRECT_MAX or not threads.has_sync_all
-    placed: list[str] = []
+    placed: list[Aside] = []
     try:
         for some in _steps(every):
             await threads.run_write(name, _write, some, is_direct)
@@ -73,8 +74,11 @@ async def place_directories(
             await threads.run_write(name, _rename, some, placed)
         await threads.run_sync(name, on_descriptor(os.fsync))
     except DiskFault:
-        for paths in _steps([*placed, *(each.path for each in every)]):
-            await threads.run_write(name, _remove, paths)
+        if placed:
+            await threads.run_write(name, _take_back, placed)
+            await threads.run_sync(name, on_descriptor(os.fsync))
+        for some in _steps(every):
+            await threads.run_write(name, _remove, some)
         raise
 
 
@@ -115,15 +119,21 @@ def _write_file(path: str, content: bytes, is_synced: bool) -> None:  # noqa: FB
         os.close(descriptor)
 
 
-def _rename(directories: Sequence[Aside], placed: list[str]) -> None:
-    for path, target, _ in directories:
-        os.rename(path, target)
-        placed.append(target)
+def _rename(directories: Sequence[Aside], placed: list[Aside]) -> None:
+    for each in directories:
+        os.rename(each.path, each.target)
+        placed.append(each)
 
 
-def _remove(paths: Sequence[str]) -> None:
-    for path in paths:
-        shutil.rmtree(path, ignore_errors=True)
+def _take_back(placed: Sequence[Aside]) -> None:
+    for path, target, _ in placed:
+        os.rename(target, path)
+
+
+def _remove(directories: Sequence[Aside]) -> None:
+    """What cannot be removed stays aside."""
+    for each in directories:
+        shutil.rmtree(each.path, ignore_errors=True)
 
 
 def _steps(items: Sequence[T]) -> Iterator[Sequence[T]]:

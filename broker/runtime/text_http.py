@@ -11,7 +11,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
+
+from broker.ports import StreamHandler
+from broker.runtime.network import SystemListener, SystemNetwork
 
 CONNECTIONS_MAX: Final = 128
 """More are closed at once."""
@@ -20,10 +23,6 @@ KEEP_ALIVE_SECONDS: Final = 30.0
 """For the next head to be there in full."""
 ANSWER_SECONDS_MAX: Final = 60.0
 SHUTDOWN_SECONDS: Final = 1.0
-BACKLOG: Final = 1
-"""asyncio takes so many connections at once, and without descriptors tries each of them again and
-again: one is one attempt a second.
-"""
 PLAIN_TEXT: Final = "text/plain; charset=utf-8"
 _HEAD_END: Final = b"\r\n\r\n"
 _REASONS: Final = {
@@ -98,27 +97,28 @@ Responder = Callable[[Reply], Awaitable[None]]
 
 
 class TextHttpServer:
-    """`await start(...)`, then it answers `paths` until `await stop()`."""
+    """`await start(...)`, then it answers `paths` until `await stop()`. `make_room` gives back
+    descriptors when there is none left for who asks.
+    """
 
-    def __init__(self, paths: Mapping[str, Responder]) -> None:
+    def __init__(self, paths: Mapping[str, Responder], make_room: Callable[[], None]) -> None:
         self._paths = paths
-        self._server: asyncio.Server | None = None
+        self._make_room = make_room
+        self._listener: SystemListener | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._idle: set[asyncio.Task[None]] = set()
 
     async def start(self, host: str, port: int) -> int:
         """The port that it listens on. Raises OSError."""
-        self._server = await asyncio.start_server(
-            self._serve, host, port, limit=HEAD_BYTES_MAX, backlog=BACKLOG
-        )
-        return int(self._server.sockets[0].getsockname()[1])
+        self._listener = await SystemNetwork().listen(host, port, self._handler, self._make_room)
+        return self._listener.port
 
     async def stop(self) -> None:
         """Answers that are under way have `SHUTDOWN_SECONDS` to end. Stopping twice is fine."""
-        if self._server is None:
+        if self._listener is None:
             return
-        self._server.close()
-        self._server = None
+        listener, self._listener = self._listener, None
+        await listener.close()
         for task in tuple(self._idle):
             task.cancel()
         if self._tasks:
@@ -128,11 +128,15 @@ class TextHttpServer:
             if late:
                 await asyncio.wait(late)
 
+    def _handler(self) -> StreamHandler:
+        reader = asyncio.StreamReader(limit=HEAD_BYTES_MAX)
+        return cast("StreamHandler", asyncio.StreamReaderProtocol(reader, self._serve))
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None, "asyncio serves a connection in a task"
         try:
-            if self._server is None or len(self._tasks) >= CONNECTIONS_MAX:
+            if self._listener is None or len(self._tasks) >= CONNECTIONS_MAX:
                 return
             self._tasks.add(task)
             with suppress(ConnectionError, TimeoutError, asyncio.CancelledError):
@@ -170,7 +174,7 @@ class TextHttpServer:
                 return False
             request = parse_head(head)
             await self._answer(request, writer)
-        return request is not None and not request.is_last and self._server is not None
+        return request is not None and not request.is_last and self._listener is not None
 
     async def _answer(self, request: Request | None, writer: asyncio.StreamWriter) -> None:
         if request is None:

@@ -5,6 +5,7 @@ One snapshot of the high watermark (`ToRead`) bounds the read and stands in the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.errors import ErrorCode, Refusal
@@ -65,6 +66,27 @@ def is_quiet(partitions: PartitionRegistry, wanted: Wanted) -> bool:
         and wanted.current_leader_epoch in (-1, partition.leader_epoch)
         and wanted.last_fetched_epoch in (-1, partition.leader_epoch)
     )
+
+
+def ends_of(partitions: PartitionRegistry, wants: Sequence[Wanted]) -> list[Partition] | None:
+    """The partitions of readers that all are at the end of what they may read and know all there is
+    to know; None when one of them is not, or must be looked at more closely.
+    """
+    find_partition = partitions.find
+    found = []
+    for wanted in wants:
+        partition = find_partition(wanted.topic, wanted.index)
+        if (
+            partition is None
+            or partition.high_watermark != wanted.fetch_offset
+            or partition.offline_reason is not None
+            or partition.window is not None
+            or wanted.current_leader_epoch not in (-1, partition.leader_epoch)
+            or wanted.last_fetched_epoch not in (-1, partition.leader_epoch)
+        ):
+            return None
+        found.append(partition)
+    return found
 
 
 def find(

@@ -2,14 +2,15 @@
 answer.
 
 Each attempt reads every wanted partition once. Warm reads happen at once; the first cold one, or a
-step's worth of partitions, moves the attempt into a task. A parked fetch holds no records, and a
-later attempt looks only at partitions that have changed since. Ends: answered, or dropped with its
-connection.
+step's worth of partitions, moves the attempt into a task. A parked fetch holds no records; what an
+attempt has looked at, a later one looks at again only where it has changed. Ends: answered, or
+dropped with its connection.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from itertools import compress
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +19,7 @@ from broker.server.fetch_answers import (
     Answer,
     catch_up,
     count,
+    ends_of,
     fetched,
     find,
     has_more,
@@ -142,6 +144,10 @@ class PendingFetch:
         """Read everything wanted; go on in a task at the first cold read, or after a step's worth
         of partitions.
         """
+        ends = self._ends()
+        if ends is not None:
+            self._park(ends, self._min_bytes)
+            return
         room = self._room()
         answers: list[Answer | None] = []
         has_records = False
@@ -166,6 +172,17 @@ class PendingFetch:
                 room -= size
                 has_records = True
         self._conclude(answers, has_waited=False)
+
+    def _ends(self) -> list[Partition] | None:
+        """Where a first attempt would find nothing to tell: the usual fetch, which comes right
+        behind the answer to the last one, is parked without more ado. None for any other.
+        """
+        if self._is_final or self._refuse_all is not None or self._deadline is not None:
+            return None
+        wanted = self._plan.wanted
+        if len(wanted) > PARTITIONS_PER_STEP:
+            return None
+        return ends_of(self._broker.partitions, wanted)
 
     async def _attempt_rest(self, answers: list[Answer | None], position: int, room: int) -> None:
         """The rest of an attempt, in steps, with reads that wait for the device. Their memory is
@@ -267,7 +284,7 @@ class PendingFetch:
         ):
             self._finish(answers, size)
             return
-        self._park(all_answers, self._min_bytes - size)
+        self._park(self._read_from(all_answers), self._min_bytes - size)
         self._answers = [
             None if answer is None or len(answer.records) else answer for answer in all_answers
         ]
@@ -280,7 +297,14 @@ class PendingFetch:
 
     # waiting
 
-    def _park(self, answers: list[Answer | None], missing_bytes: int) -> None:
+    def _read_from(self, answers: list[Answer | None]) -> list[Partition | None]:
+        registry = self._broker.partitions
+        return [
+            registry.find(wanted.topic, wanted.index) if answer is None else answer.partition
+            for wanted, answer in zip(self._plan.wanted, answers, strict=True)
+        ]
+
+    def _park(self, partitions: Sequence[Partition | None], missing_bytes: int) -> None:
         self._missing_bytes = missing_bytes
         if self._broker.fetch_memory.free_bytes <= 0 and not self._is_short_of_memory:
             self._is_short_of_memory = True
@@ -289,11 +313,7 @@ class PendingFetch:
             return
         self._deadline = self._broker.deadlines.add(self._wait_ms, self._on_deadline)
         self._broker.metrics.parked_fetches.add(1)
-        registry = self._broker.partitions
-        for wanted, answer in zip(self._plan.wanted, answers, strict=True):
-            partition = (
-                registry.find(wanted.topic, wanted.index) if answer is None else answer.partition
-            )
+        for partition in partitions:
             if partition is not None:
                 partition.park(self)
                 self._parked_at.append(partition)

@@ -13,6 +13,7 @@ from typing import Final
 
 from broker.log.producers import REFUSED_MS_MAX, ProducerStates, identity_of
 from broker.ports import Buffer
+from broker.server.names import name_problem
 
 FORSAKEN_MAX: Final = 1_000
 """Producers and partitions remembered; beyond it the oldest go."""
@@ -25,9 +26,11 @@ class Forsaken:
         self._refused: dict[tuple[str, int, int], tuple[int, int, int]] = {}
 
     def on_refused(self, topic: str, index: int, batch: Buffer | None, now_wall_ms: int) -> None:
-        """There is no such partition now."""
+        """There is no such partition now. A name that no topic may have is not remembered: it may
+        be long, and nobody comes for it.
+        """
         found = None if batch is None else identity_of(batch)
-        if found is not None:
+        if found is not None and name_problem(topic) is None:
             self.note(topic, index, found, now_wall_ms)
 
     def note(self, topic: str, index: int, batch: tuple[int, int, int], now_wall_ms: int) -> None:

@@ -1,8 +1,8 @@
 """What partitions need besides requests: rolling, retention, cleaning, and an empty trash. One
 partition at a time.
 
-Rolls start when a write finds one due and go on beside everything else; retention and cleaning are
-two loops. A disk fault takes its partition offline and nothing else.
+Rolls start when a write finds one due, wait for their turn, and go on beside everything else;
+retention and cleaning are two loops. A disk fault takes its partition offline and nothing else.
 """
 
 from __future__ import annotations
@@ -20,12 +20,20 @@ from broker.log.retention import expired_count
 from broker.ports import DiskFault, DiskFull, NoDescriptor
 from broker.server.cleaning import Cleaning
 from broker.server.partition import Partition
+from broker.server.roll_order import RollOrder
 
 if TYPE_CHECKING:
     from broker.server.node import Broker
 
 ROLL_RETRY_MS: Final = 1_000
 """After a full disk stopped a roll; meanwhile the old segment goes on."""
+
+DELETING_SHARE: Final = 0.2
+"""Of the time, while there is room: the kernel frees a big file at the expense of who writes."""
+PAUSE_S_MAX: Final = 1.0
+"""After the deletions of one partition, however long they took: the others wait for retention and
+checkpoints, too.
+"""
 
 _log = structlog.get_logger("hermes.maintenance")
 
@@ -37,6 +45,9 @@ class Maintenance:
         self._broker = broker
         self._cleaning = Cleaning(broker)
         self._is_emptying = False
+        self._moved: dict[Partition, None] = {}
+        self._is_following = False
+        self._rolls = RollOrder()
 
     def start(self) -> None:
         """Begin the loops."""
@@ -50,12 +61,17 @@ class Maintenance:
         self._broker.spawn(self._roll(partition))
 
     def retain_soon(self, partition: Partition) -> None:
-        """The log start moved: whole segments below it need not wait for the next round."""
+        """The log start moved: whole segments below it need not wait for the next round. Of many
+        partitions one after the other, as in a round.
+        """
         if partition.is_offline:
             return
         log = partition.log
         if len(log.segments) > 1 and log.segments[1].base_offset <= log.log_start_offset:
-            self._broker.spawn(self._attend(partition, self._retain))
+            self._moved[partition] = None
+            if not self._is_following:
+                self._is_following = True
+                self._broker.spawn(self._retain_moved())
 
     def retain_one_soon(self, partition: Partition) -> None:
         """Compaction gave way to it."""
@@ -75,8 +91,10 @@ class Maintenance:
         try:
             while not partition.is_offline and partition.log.needs_roll:
                 try:
-                    await partition.log.roll(self._broker.clock.wall_ms())
-                    self._broker.metrics.segments_rolled_total.add(1)
+                    async with self._rolls.turn(partition):
+                        if partition.log.needs_roll:  # settings may have changed meanwhile
+                            await partition.log.roll(self._broker.clock.wall_ms())
+                            self._broker.metrics.segments_rolled_total.add(1)
                 except DiskFull as fault:
                     self._make_room(fault)
                     _log.error(
@@ -92,7 +110,7 @@ class Maintenance:
         now_wall_ms = self._broker.clock.wall_ms()
         if partition.log.needs_roll and not partition.is_rolling:
             partition.is_rolling = True
-            await self._roll(partition)
+            self.roll_soon(partition)  # nobody waits for it: a full disk would not let it end
         log, metrics = partition.log, self._broker.metrics
         await measure(log)
         if log.is_in_upkeep:
@@ -102,10 +120,26 @@ class Maintenance:
                 self._cleaning.give_way(partition)
             return
         size_before, count_before = log.log_size(), len(log.segments)
+        began_ms = self._broker.clock.monotonic_ms()
         await log.apply_retention(now_wall_ms, high_watermark=partition.high_watermark)
+        elapsed_ms = self._broker.clock.monotonic_ms() - began_ms
         partition.check_log_start()
+        deleted_count = max(0, count_before - len(log.segments))
         metrics.retention_deleted_bytes_total.add(max(0, size_before - log.log_size()))
-        metrics.retention_deleted_segments_total.add(max(0, count_before - len(log.segments)))
+        metrics.retention_deleted_segments_total.add(deleted_count)
+        if deleted_count and not self._broker.space.is_low:
+            pause_s = elapsed_ms / 1000 * (1 / DELETING_SHARE - 1)
+            await asyncio.sleep(min(pause_s, PAUSE_S_MAX))
+
+    async def _retain_moved(self) -> None:
+        try:
+            while self._moved:
+                partition = next(iter(self._moved))
+                del self._moved[partition]
+                if not partition.is_offline:
+                    await self._attend(partition, self._retain)
+        finally:
+            self._is_following = False
 
     async def _repeat(
         self, work: Callable[[Partition], Awaitable[None]], interval_ms: Callable[[], int]

@@ -42,7 +42,8 @@ class MetricsEndpoint:
         self._broker = broker
         self._lag = LagReader(broker)
         self._server = TextHttpServer(
-            {"/metrics": self._metrics, "/healthz": self._healthz, "/readyz": self._readyz}
+            {"/metrics": self._metrics, "/healthz": self._healthz, "/readyz": self._readyz},
+            make_room=broker.partitions.close_idle_files,
         )
         self._scrape_count = 0
         self.port = 0

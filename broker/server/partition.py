@@ -83,7 +83,7 @@ class ParkedFetch(Protocol):
 
 class Partition:
     """See the module. `high_watermark` and `leader_epoch` are what clients see. `intake` says how a
-    client's batch is opened before it is staged, None: not at all.
+    client's batch is opened before it is staged, None: not at all; `producers` is the log's.
     """
 
     __slots__ = (
@@ -106,6 +106,7 @@ class Partition:
         "is_rolling",
         "leader_epoch",
         "offline_reason",
+        "producers",
         "settings",
         "topic",
         "topic_id",
@@ -142,6 +143,7 @@ class Partition:
         self.high_watermark = 0
         self.topic_metrics = TopicMetrics(around.metrics, topic)
         self._log = log
+        self.producers = None if log is None else log.producers
         self._deletion = asyncio.Lock()
         self._damage_reported = 0 if log is None else len(log.damage)
         self._leader: PartitionLeader | None = None
@@ -274,8 +276,8 @@ class Partition:
         """A client's batch was refused: what its producer sent behind it may not overtake it, if it
         will be sent again. One that is refused for good is given up by its client, which goes on.
         """
-        if self._log is not None and ERRORS[code].is_retriable:
-            self._log.producers.on_refused(batch, now_wall_ms)
+        if self.producers is not None and ERRORS[code].is_retriable:
+            self.producers.on_refused(batch, now_wall_ms)
 
     def append_records(self, records: Sequence[Any], on_done: OnDone) -> int:
         """Append one batch of our own `(key, value)` records; the base offset it got.

@@ -8,7 +8,7 @@ and everything else serves.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
@@ -168,21 +168,28 @@ class PartitionRegistry:
         """Make the directories of those partitions that have none, all at once. Raises DiskFault:
         the next attempt, or the next start, makes what is missing.
         """
-        parent, disk = topic_directory(topic.name), self._broker.disk
-        present = frozenset(disk.list_directory(parent))
-        missing: list[NewDirectory] = []
+        present = frozenset(self._broker.disk.list_directory(topic_directory(topic.name)))
+        missing: dict[int, NewDirectory] = {}
         for count, index in enumerate(indexes, start=1):
             if (name := partition_name(index)) not in present:
                 identity = PartitionIdentity(topic.topic_id, index, topic.name)
-                missing.append(new_log(name, identity))
-                self._placed.add((topic.topic_id, index))
+                missing[index] = new_log(name, identity)
             if len(missing) >= PLACED_AT_A_TIME:
-                await place_logs(disk, parent, missing)
-                missing = []
+                await self._place(topic, missing)
+                missing = {}
             if count % PARTITIONS_PER_STEP == 0:
                 await asyncio.sleep(0)
         if missing:
-            await place_logs(disk, parent, missing)
+            await self._place(topic, missing)
+
+    async def _place(self, topic: Topic, missing: Mapping[int, NewDirectory]) -> None:
+        try:
+            await place_logs(self._broker.disk, topic_directory(topic.name), list(missing.values()))
+        except NoDescriptor:
+            self.close_idle_files()
+            raise
+        for index in missing:
+            self._placed.add((topic.topic_id, index))
 
     async def create_partition(self, topic: Topic, index: int) -> Partition:
         """Make the partition's log and serve it; an existing one is returned. Raises DiskFault."""
@@ -201,8 +208,7 @@ class PartitionRegistry:
         """
         gone = [partition for partition in self.all() if partition.topic_id == topic.topic_id]
         for partition in gone:
-            if not partition.is_offline:
-                self._forsake(partition)
+            self._forsake(partition)
             self._by_name.pop((partition.topic, partition.index), None)
             self._by_id.pop((partition.topic_id, partition.index), None)
             self._broker.synced_ends.forget(partition.topic_id, partition.index)
@@ -220,10 +226,15 @@ class PartitionRegistry:
         self._broker.maintenance.empty_trash_soon()
 
     def _forsake(self, partition: Partition) -> None:
-        """Whoever waits there is refused, and sends it again."""
+        """Whoever waits there is refused, and sends it again, as who was refused before does."""
+        topic, index, producers = partition.topic, partition.index, partition.producers
+        if producers is None:
+            return
         now_wall_ms = self._broker.clock.wall_ms()
-        for batch in partition.log.producers.unacknowledged(partition.high_watermark):
-            self._forsaken.note(partition.topic, partition.index, batch, now_wall_ms)
+        for batch in producers.unacknowledged(partition.high_watermark):
+            self._forsaken.note(topic, index, batch, now_wall_ms)
+        for batch, refused_ms in producers.awaited():
+            self._forsaken.note(topic, index, batch, refused_ms)
 
     def configure_topic(self, topic: Topic) -> None:
         """The topic's settings changed: every later batch is judged by the new ones."""

@@ -325,7 +325,7 @@ class SimulatedDisk:
 
     async def place_directories(self, parent: str, directories: Sequence[NewDirectory]) -> None:
         aside = [f"{parent}/{name}{ASIDE}" for name, _ in directories]
-        placed: list[str] = []
+        placed: list[tuple[str, str]] = []
         try:
             for path, (_, files) in zip(aside, directories, strict=True):
                 await self.remove_tree(path)
@@ -336,10 +336,14 @@ class SimulatedDisk:
             for path, (name, _) in zip(aside, directories, strict=True):
                 await self.pause()
                 self.rename(path, f"{parent}/{name}")
-                placed.append(f"{parent}/{name}")
+                placed.append((path, f"{parent}/{name}"))
             await self.sync_directory(parent)
         except DiskFault:
-            for path in (*placed, *aside):
+            for path, target in placed:
+                self.rename(target, path)
+            if placed:
+                await self.sync_directory(parent)
+            for path in aside:
                 await self.remove_tree(path)
             raise
 
@@ -374,6 +378,12 @@ class SimulatedDisk:
         if isinstance(self.image.find(path), Inode):
             self._change((*self._place(path), None))
 
+    async def unlink_in_steps(self, path: str) -> None:
+        inode = self.image.find(path)
+        if isinstance(inode, Inode):
+            self.cut(inode, len(inode.content) // 2)  # a kill may leave that
+        await self.unlink(path)
+
     async def remove_tree(self, path: str) -> None:
         """Name by name: a kill may leave a part."""
         for name in self.list_directory(path):
@@ -400,6 +410,15 @@ class SimulatedDisk:
             self.die()
         latency_s = self.image.random.random() ** 2 * faults.latency_s_max
         await asyncio.sleep(max(latency_s, faults.latency_s_min))
+
+    def cut(self, inode: Inode, size: int) -> None:
+        """It has `size` bytes from now on, zeros at the end if it had less."""
+        if self.process.is_alive:
+            inode.is_dirty = True
+            inode.rewrites += 1
+            inode.content.extend(bytes(max(0, size - len(inode.content))))
+            del inode.content[size:]
+            self.image.note_change()
 
     def check_space(self, path: str) -> None:
         if self.image.faults.is_full:
@@ -505,13 +524,7 @@ class SimulatedFile:
 
     def truncate(self, size: int) -> None:
         self._check_open()
-        if self._disk.process.is_alive:
-            self._inode.is_dirty = True
-            self._inode.rewrites += 1
-            content = self._inode.content
-            content.extend(bytes(max(0, size - len(content))))
-            del content[size:]
-            self._disk.image.note_change()
+        self._disk.cut(self._inode, size)
 
     async def seal(self) -> None:
         self._check_open()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import heapq
+import inspect
 import itertools
 import sys
 import warnings
@@ -268,7 +269,13 @@ def _take_apart(process: Process) -> None:
 
 
 def _end_coroutine(work: Any) -> None:
-    """Close it; its `finally` blocks may wait again a few times, for nothing."""
+    """Close it, and what it was given to run and has not begun with; its `finally` blocks may wait
+    again a few times, for nothing.
+    """
+    if inspect.iscoroutine(work) and inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+        for given in inspect.getcoroutinelocals(work).values():
+            if inspect.iscoroutine(given):
+                given.close()
     for _ in range(CLOSE_ATTEMPTS_MAX):
         with suppress(BaseException):  # whatever it says, it is dead
             work.close()

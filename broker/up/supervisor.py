@@ -163,27 +163,35 @@ class Supervisor:
         """Stop in reverse order; 0, or 130 when a second signal made it a kill."""
         killing = asyncio.Event()
         self._listen_to_signals(killing)
-        stopping = asyncio.create_task(self._stop_in_order())
+        stopping = asyncio.create_task(self._stop_in_order(killing))
         told = asyncio.create_task(killing.wait())
         await asyncio.wait({stopping, told}, return_when=asyncio.FIRST_COMPLETED)
         told.cancel()
         if killing.is_set():
+            killed = ", ".join(child.plan.name for child in self._running())
             for child in self._children:
                 child.kill()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stopping, timeout=5)
-            self._say("hermes up: killed")
+            self._say(f"hermes up: killed {killed}")
             return 130
+        self._say(f"hermes up: all is stopped, the data is in {self._options.data}")
         return 0
 
-    async def _stop_in_order(self) -> None:
-        for child in reversed(self._children):
-            if not child.is_running:
-                continue
-            if not await child.stop():
-                self._say(
-                    f"{child.plan.name} did not stop within {child.plan.grace_s:.0f} s: killed"
-                )
+    async def _stop_in_order(self, killing: asyncio.Event) -> None:
+        for child in self._running():
+            is_in_time = await child.stop()
+            if killing.is_set():
+                return
+            if is_in_time:
+                self._say(f"{child.plan.name}: stopped")
+            else:
+                grace_s = child.plan.grace_s
+                self._say(f"{child.plan.name} did not stop within {grace_s:.0f} s: killed")
+
+    def _running(self) -> list[Child]:
+        """In the order in which they are stopped."""
+        return [child for child in reversed(self._children) if child.is_running]
 
     def _listen_to_signals(self, killing: asyncio.Event | None = None) -> None:
         """The first signal stops; once `killing` is given, the next one sets it."""
@@ -196,7 +204,8 @@ class Supervisor:
             killing.set()
         elif not self._stop.is_set():
             self._stop.set()
-            self._say("stopping (once more to kill) …")
+            names = ", ".join(child.plan.name for child in self._running()) or "what has started"
+            self._say(f"stopping {names} (once more to kill) …")
 
 
 def ready_line(options: UpOptions, link: str) -> str:

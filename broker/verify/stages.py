@@ -28,6 +28,9 @@ WORKERS_MAX: Final = 4
 """Processes of a stage, one more than there are cores: most tests wait. Each process starts
 brokers, databases and browsers of its own.
 """
+LISTING: Final = frozenset({"--collect-only", "--collectonly", "--co"})
+"""pytest's words for a run that names the tests and runs none: no package and no service is needed.
+"""
 _NO_TESTS: Final = 5
 """pytest's exit code for a run that selected no test."""
 
@@ -123,7 +126,8 @@ def main(arguments: Sequence[str]) -> int:
     """0 when every test passed, 1 otherwise."""
     options, rest = _parser().parse_known_args(arguments)
     rest = [word for word in rest if word != "--"]
-    if not _has_packages():
+    is_listing = not LISTING.isdisjoint(rest)
+    if not is_listing and not _has_packages():
         return 1
     if any(_is_path(word) for word in rest):
         return _pytest("chosen", rest).code
@@ -133,6 +137,9 @@ def main(arguments: Sequence[str]) -> int:
     chosen = [
         stage for stage in STAGES if (stage.name in wanted if wanted else not stage.is_campaign)
     ]
+    if is_listing:
+        codes = {_run(stage._replace(has_services=False), rest).code for stage in chosen}
+        return 0 if codes <= {0, _NO_TESTS} else 1
     results = [_run(stage, rest) for stage in chosen]
     return _summarize(results, is_filtered=bool(rest))
 

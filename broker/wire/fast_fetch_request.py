@@ -37,7 +37,7 @@ class FetchParts(NamedTuple):
 
 
 USUAL_PARTITIONS_MAX: Final = 10_000
-"""Of one topic; a request with more is the compiled decoder's, which bounds the whole of it."""
+"""Of all topics together; a request with more is the compiled decoder's, which refuses too many."""
 _FLEXIBLE_FROM: Final = api.APIS[api.FETCH].flexible_from
 _TOPIC_IDS_FROM: Final = 13
 _REPLICA_STATE_FROM: Final = 15
@@ -113,6 +113,7 @@ def decode_usual(view: memoryview, position: int, version: int) -> FetchParts | 
     if not 0 <= topic_count < _ONE_BYTE_MAX:
         return None
     topics: list[FetchTopicWants] = []
+    room = USUAL_PARTITIONS_MAX
     for _ in range(topic_count):
         name: str | bytes
         if version >= _TOPIC_IDS_FROM:
@@ -127,9 +128,11 @@ def decode_usual(view: memoryview, position: int, version: int) -> FetchParts | 
         position += 1
         if count > _ONE_BYTE_MAX:
             count, position = read_uvarint(view, position - 1)
-        end = position + (count - 1) * _PARTITION.size
-        if not 0 < count <= USUAL_PARTITIONS_MAX or end >= limit or view[end]:
+        count -= 1
+        end = position + count * _PARTITION.size
+        if not 0 <= count <= room or end >= limit or view[end]:
             return None
+        room -= count
         rows = view[position:end]
         if any(rows[_PARTITION.size - 1 :: _PARTITION.size]):
             return None

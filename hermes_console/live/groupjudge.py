@@ -48,8 +48,8 @@ def judge_group(
     if lag is None:
         return Judgement(Verdict.UNKNOWN, _unknown(member_count, state))
     if member_count == 0 and lag and not (is_hidden and state != "Empty"):
-        waiting = words.count(lag, "message")
-        return Judgement(Verdict.STOPPED, f"No member is connected; {waiting} wait.")
+        waiting = f"{words.count(lag, 'message')} {'waits' if lag == 1 else 'wait'}"
+        return Judgement(Verdict.STOPPED, f"No member is connected; {waiting}.")
     stalled = _having(verdicts, Verdict.STALLED)
     if stalled:
         return Judgement(Verdict.STALLED, _stalled(stalled, progress, at_ms, state))

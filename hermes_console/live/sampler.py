@@ -3,7 +3,8 @@ and tells the sockets.
 
 It never ends by itself: a cluster that cannot be reached is a snapshot too (`trouble`), and a
 failing database is tried again. A large cluster is looked at less often, so that sampling takes at
-most CPU_SHARE_MAX of a core.
+most CPU_SHARE_MAX of a core. A connection that is shared with requests is lent back whenever the
+thread waits: there may be more clusters than connections.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Final
 from django.db import DatabaseError, connections
 
 from hermes_console.clusters import Cluster
+from hermes_console.lending import lend_connections
 from hermes_console.live.clusterstate import ClusterState
 from hermes_console.live.look import ClusterLook, LookFailed
 from hermes_console.samples.lease import hold_lease, release_lease
@@ -70,6 +72,7 @@ class ClusterSampler:
             began_s, began_at_s = self._cpu_s(), time.monotonic()
             try:
                 self._step()
+                lend_connections()
             except DatabaseError:
                 log.exception("cluster %s: the sample could not be stored", self._cluster.name)
                 connections.close_all()
@@ -103,6 +106,7 @@ class ClusterSampler:
                 self._cluster.metrics_address,
                 is_trusted=self._cluster.is_from_environment,
             )
+        lend_connections()
         try:
             observed = self._look.look()
         except LookFailed as failure:

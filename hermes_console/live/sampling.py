@@ -17,6 +17,7 @@ from django.db import DatabaseError, connections
 
 from hermes_console.clusters import CLUSTERS_MAX, Cluster
 from hermes_console.environment import Environment
+from hermes_console.lending import lend_connections
 from hermes_console.live.sampler import ClusterSampler
 from hermes_console.live.topic import cluster_group
 
@@ -54,6 +55,7 @@ class Sampling:
         while True:
             try:
                 self._follow_table()
+                lend_connections()
             except DatabaseError:
                 log.exception("cannot read the clusters; trying again in %s s", CLUSTERS_EVERY_S)
                 connections.close_all()

@@ -31,6 +31,7 @@ from hermes_console.operations.configs import (
 from hermes_console.operations.topics_catalogue import read_catalogue
 from hermes_console.operations.topics_read import Gaps
 from hermes_console.undo.lock import broker_settings_lock
+from hermes_console.words import used_percent
 
 
 class Scope(StrEnum):
@@ -53,9 +54,9 @@ class Directory:
 
     @property
     def used_percent(self) -> int | None:
-        if not self.total_bytes or self.free_bytes is None:
+        if self.total_bytes is None or self.free_bytes is None:
             return None
-        return round(100 * (self.total_bytes - self.free_bytes) / self.total_bytes)
+        return used_percent(self.total_bytes - self.free_bytes, self.free_bytes)
 
 
 @dataclass(frozen=True, slots=True)

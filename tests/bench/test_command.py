@@ -29,11 +29,42 @@ def test_an_unknown_scenario_is_refused_with_the_list(capsys: pytest.CaptureFixt
     assert "produce-128k" in capsys.readouterr().err
 
 
-def test_a_cluster_that_does_not_answer_is_named_without_a_flood_of_lines(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "127.0.0.1:99999"])
+@pytest.mark.parametrize("words", [["latency", "--bootstrap"], ["compare", "--peer"]])
+def test_a_broker_that_does_not_answer_is_named_without_a_flood_of_lines(
+    words: list[str], address: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("broker.bench.target.TOPIC_S_MAX", 0.5)
-    assert main(["latency", "--bootstrap", "127.0.0.1:1"]) != 0
+    assert main([*words, address]) != 0
     errors = capfd.readouterr().err
-    assert "at 127.0.0.1:1: no answer within 0.5 s" in errors
+    assert f"nobody answers at {address}: " in errors
     assert len(errors.splitlines()) <= 3
+
+
+@pytest.mark.parametrize("words", [["latency"], ["compare", "--peer", "127.0.0.1:1"]])
+@pytest.mark.parametrize("value", ["-3", "0", "nan", "many"])
+def test_a_length_that_is_not_positive_is_refused(
+    words: list[str], value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main([*words, f"--seconds={value}"])
+    assert (
+        f"argument --seconds: must be a number above 0, found {value!r}" in capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--minutes=-1"],
+        ["--partitions=0"],
+        ["--rate=-5"],
+        ["--record-bytes=0"],
+        ["compare", "--peer=127.0.0.1:1", "--pairs=0"],
+    ],
+)
+def test_a_count_that_is_not_positive_is_refused(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(words)
+    assert ": must be a" in capsys.readouterr().err

@@ -16,7 +16,7 @@ from broker.bench.frames import (
     produce_frame,
     read_fetch_head,
 )
-from broker.bench.raw_pace import Timing, spread
+from broker.bench.raw_pace import Timing, shape_of, tick_ns_of
 from broker.records.batch import is_intact, read_header
 from broker.records.iterate import iterate_records
 from broker.wire import api
@@ -115,7 +115,27 @@ def test_all_frames_of_a_shape_have_one_size() -> None:
 def test_a_tick_goes_to_as_many_partitions_as_share_it_evenly(
     records: int, partitions: int, expected: tuple[int, int]
 ) -> None:
-    assert spread(records, partitions) == expected
+    job = {"rate": 1_000 * records, "tick_ms": 1.0, "partitions": partitions}
+    assert shape_of(job) == (*expected, 0.0)
+
+
+def test_a_batch_of_a_longer_time_goes_to_a_part_of_the_partitions_each_tick() -> None:
+    job = {"rate": 100_000, "tick_ms": 1.0, "partitions": 100, "batch_ms": 20.0}
+    partitions, records, linger_ms = shape_of(job)
+    assert (partitions, records) == (5, 20)
+    assert linger_ms == 19.0, "before the last of its records the first one was due"
+
+
+@pytest.mark.parametrize("batch_ms", [None, 20.0])
+@pytest.mark.parametrize("rate", [100, 1_400, 13_000, 32_000, 33_333, 99_991, 100_000])
+def test_any_rate_is_sent_as_it_was_asked_for(rate: int, batch_ms: float | None) -> None:
+    job = {"rate": rate, "tick_ms": 1.0, "partitions": 100, "batch_ms": batch_ms}
+    partitions, records, linger_ms = shape_of(job)
+    assert partitions * records * 1e9 / tick_ns_of(job) == pytest.approx(rate, rel=1e-5)
+    if batch_ms:
+        partition_ns = tick_ns_of(job) * 100 / partitions
+        share = (records - 1) / records
+        assert linger_ms * 1e6 == pytest.approx(partition_ns * share, rel=1e-5)
 
 
 def test_a_batch_that_is_missing_or_comes_again_ends_the_timing() -> None:

@@ -3,6 +3,7 @@ from tests.benchmarks.page import page
 HEAD = {
     "command": "python -m x", "machine": "a machine", "versions": "Apache Kafka 4.4.0",
     "first": "2026-01-01 00:00", "last": "2026-01-01 00:20 UTC",
+    "notes": " It was warm.",
 }  # fmt: skip
 JUDGED = {
     "measure": "produced", "ours": 200_000.4, "peer": 100_000.0, "ratio": 2.0, "lowest": 1.9,
@@ -19,11 +20,15 @@ def test_a_row_says_both_values_the_ratio_its_spread_and_the_verdict() -> None:
         "| ok (at least 1×) |"
     ) in text
     assert "| missed by 20 % (at least 1×) |" in text
+    tiny = {**JUDGED, "ratio": 0.00417, "lowest": 0.0009, "highest": 0.05}
+    text = page(HEAD, [("Fsync", [{"summary": "c", "measures": [tiny]}])], [], [])
+    assert "| 0.0042× | 0.00090 to 0.050 |" in text
     assert "Machine: a machine. Apache Kafka 4.4.0." in text
 
 
 def test_what_was_not_measured_is_said() -> None:
     text = page(HEAD, [("Defaults", [])], [], [])
+    assert "to 2026-01-01 00:20 UTC. It was warm.\n" in text
     assert text.count("Not measured yet.") == 3
 
 

@@ -1,6 +1,14 @@
 import pytest
 
-from broker.bench.ratios import Goal, Pair, Verdict, as_document, from_document, judge
+from broker.bench.ratios import (
+    Goal,
+    Pair,
+    Verdict,
+    as_document,
+    from_document,
+    judge,
+    ratio_text,
+)
 from broker.bench.sample import Sample
 
 FASTER = Goal("produced", 1.0, is_floor=True)
@@ -65,3 +73,20 @@ def test_a_verdict_survives_being_written() -> None:
     found = judge(pairs(*[(9, 10)] * 5), FASTER)
     assert found is not None
     assert from_document(as_document(found)) == found
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (20.5, "20.50"),
+        (0.1, "0.10"),
+        (0.0996, "0.100"),
+        (0.048, "0.048"),
+        (0.00417, "0.0042"),
+        (0.00003, "0.000030"),
+        (0.0, "0.00"),
+        (float("inf"), "inf"),
+    ],
+)
+def test_a_small_ratio_is_told_with_two_significant_digits(number: float, text: str) -> None:
+    assert ratio_text(number) == text

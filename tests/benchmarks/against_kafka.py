@@ -93,6 +93,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--history-gb", type=float, default=10, help="of catch-up")
     parser.add_argument("--memory-gb", type=float, default=2, help="of our broker in catch-up")
     parser.add_argument("--series-max", type=int, help="where connections and partitions end")
+    parser.add_argument("--note", default="", help="what a reader must know of the machine")
     parser.add_argument("--again", action="store_true", help="also what has a result")
     parser.add_argument("--page", action="store_true", help="measure nothing")
     parser.add_argument("--results", type=Path, default=RESULTS)
@@ -222,25 +223,26 @@ def run_alone(name: str, values: argparse.Namespace) -> bool:
         row = scenario.run(broker, options)
     print("\n".join(scenario_lines(row)), flush=True)
     (document,) = scenario_json([row])["rows"]
-    store(values.results, name, document)
+    store(values, name, document)
     return not has_failed([row])
 
 
 def keep(values: argparse.Namespace, name: str, row: Compared) -> bool:
     """Print a row and write its result; whether it is ok."""
     print("\n".join(table_lines(row)), flush=True)
-    store(values.results, name, as_json(row))
+    store(values, name, as_json(row))
     return is_kept(row)
 
 
-def store(results: Path, name: str, document: dict[str, Any]) -> None:
+def store(values: argparse.Namespace, name: str, document: dict[str, Any]) -> None:
     stamped = {
         **document,
         "at": time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
         "machine": machine(),
         "versions": versions(),
+        "note": values.note,
     }
-    file = result_file(results, name)
+    file = result_file(values.results, name)
     file.with_suffix(".tmp").write_text(json.dumps(stamped, indent=2) + "\n")
     file.with_suffix(".tmp").rename(file)
 
@@ -270,9 +272,10 @@ def write_page(results: Path, target: Path) -> None:
     head = {
         "command": COMMAND,
         "machine": "; ".join(dict.fromkeys(row["machine"] for row in every)),
-        "versions": "; ".join(dict.fromkeys(row["versions"] for row in every)),
+        "versions": "; ".join(dict.fromkeys(row["versions"] for row in every if row["versions"])),
         "first": times[0],
         "last": f"{times[-1]} UTC",
+        "notes": "".join(dict.fromkeys(f" {row['note']}" for row in every if row.get("note"))),
     }
     target.write_text(page(head, sections, alone, growth))
     print(f"wrote {target}")

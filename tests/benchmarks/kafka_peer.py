@@ -79,7 +79,9 @@ def kafka_node(settings: Mapping[str, object] | None = None) -> Iterator[KafkaNo
 
 
 def versions() -> str:
-    """Of the peer and its Java, for a report's head."""
-    jar = next(JARS.glob("kafka_2.13-*.jar"))
+    """Of the peer and its Java, for a report's head; empty when no peer was ever fetched."""
+    jar = next(JARS.glob("kafka_2.13-*.jar"), None)
+    if jar is None:
+        return ""
     java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True)
     return f"Apache Kafka {jar.stem.rpartition('-')[2]}, {java.stderr.splitlines()[0]}"

@@ -43,7 +43,7 @@ FSYNCED_TARGET = 3.0
 SECTIONS = (
     Section(
         "defaults",
-        "Defaults against defaults",
+        "Defaults against defaults: ours answers from the disk, Kafka from memory",
         ("idle", *PRODUCE, "latency", *SMALL, "consume", "consume-live"),
     ),
     Section(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from broker.client.blocking import BlockingClient
 from tests.commands.conftest import Run, eventually
+from tests.support.broker_process import BrokerProcess
 
 
 @pytest.fixture
@@ -96,15 +99,31 @@ def test_an_unknown_setting_gets_the_nearest_name(run: Run, topic: str) -> None:
 
 def test_settings_of_brokers(run: Run, client: BlockingClient, broker_id: int) -> None:
     words = ("config", "set", "broker", "all", "log.retention.ms=7200000")
-    assert run(*words, "--dry-run").code == 0
+    all_brokers = ("config", "describe", "broker", "all", "log.retention.ms", "--json")
+    default = client.broker_configs(broker_id)["log.retention.ms"].value
+    unset = run(*all_brokers).item
+    assert (unset["value"], unset["from"]) == (default, "default")
+    assert run(*words, "--dry-run", "--json").item["before"] == default
     assert run(*words).code == 0
     eventually(lambda: client.broker_configs(broker_id)["log.retention.ms"].value == "7200000")
     one = run("config", "describe", "broker", str(broker_id), "log.retention.ms", "--json").item
     assert (one["value"], one["from"]) == ("7200000", "cluster")
+    assert run(*all_brokers).item == one
     assert run("config", "unset", "broker", "all", "log.retention.ms").code == 0
     eventually(lambda: client.broker_configs(broker_id)["log.retention.ms"].value != "7200000")
     assert "no broker 4711" in run("config", "describe", "broker", "4711").err
     assert "give its id, or all" in run("config", "describe", "broker", "first").err
+
+
+def test_taking_away_what_was_not_set_changes_nothing(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with BrokerProcess(tmp_path, {"log.retention.ms": 3_600_000}) as broker:
+        monkeypatch.setenv("HERMES_BOOTSTRAP", broker.bootstrap)
+        assert run("topics", "create", "orders").code == 0
+        for words in (("broker", "all", "log.retention.ms"), ("topic", "orders", "retention.ms")):
+            item = run("config", "unset", *words, "--json").item
+            assert (item["before"], item["after"]) == ("3600000", "3600000")
 
 
 def test_owners_of_settings_are_listed(run: Run, topic: str) -> None:

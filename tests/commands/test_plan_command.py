@@ -50,7 +50,9 @@ SUMS = {
     "partitions --rate 2000 --worker 50 --partitions 64 --downstream 1500/s": ("1,500/s", "500/s"),
     "storage --rate 11574/s --size 1KB --retention 7d --partitions 100": (
         *("7.0 TB", "21.0 TB", "116/s", "10.0 GB a day", "70.0 GB kept", "7 d of it"),
+        *("3 copies, assumed (--replicas N)", "3 brokers, assumed: one for each copy"),
     ),
+    "storage --rate 1/s --size 1KB --brokers 1": ("1 copy, assumed (--replicas N)", "1 broker"),
     "storage --rate 1000000000/d --size 1KB --compression 4 --replicas 1": (
         *("1.8 TB", "1,000,000,000 messages", "1 copy", "1 broker"),
     ),
@@ -93,6 +95,7 @@ def test_json_has_numbers_as_text_and_null_for_never(
         ("backlog --rate 5/s --for 60 --capacity 400/s", "not a span of time: '60'"),
         ("backlog --rate 5/s --for 60s --capacity 0", "above 0"),
         ("backlog --rate 5/s --for 60s", "--capacity is missing"),
+        ("backlog --rate 5/s", "--for, --capacity are missing"),
         ("partitions --rate 5/s --worker 1/s --partitions 0", "not a number from 1 on"),
         ("partitions --rate 5/s --worker 1/s --headroom lots", "not a share"),
         ("storage --rate 5/s --size 1XB", "not a size: '1XB'"),
@@ -111,6 +114,15 @@ def test_nonsense_is_wrong_usage_with_what_to_write(
     code, out, err = plan(line, capsys, monkeypatch)
     assert (code, out) == (2, "")
     assert words in err
+
+
+def test_what_was_said_is_not_told_as_an_assumption(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "storage --rate 5/s --size 1KB --replicas 2 --brokers 4"
+    assert "assumed" not in plan(said, capsys, monkeypatch)[1]
+    (item,) = json.loads(plan(f"{said} --json", capsys, monkeypatch)[1])["items"]
+    assert (item["replicas"], item["brokers"]) == (2, 4)
 
 
 def test_a_question_without_an_answer_is_refused(

@@ -102,11 +102,46 @@ def test_a_topic_without_a_window_shows_no_such_columns(run: Run, topic: str) ->
     assert "DELAYED" not in run("topics", "describe", topic).out
 
 
+def test_a_topic_shows_what_an_acknowledgement_means_and_how_closely_records_are_checked(
+    run: Run, client: BlockingClient, topic: str
+) -> None:
+    def shown() -> tuple[str | None, str | None]:
+        item = run("topics", "describe", topic, "--json").item
+        return item["durability"], item["record_validation"]
+
+    if "durability" not in client.topic_configs([topic])[topic]:  # Apache Kafka
+        assert shown() == (None, None)
+        assert "durability" not in run("topics", "describe", topic).out
+        return
+    assert shown() == ("fsync", "header")
+    lines = run("topics", "describe", topic).out.splitlines()
+    assert "durability  fsync (default): on disk before it is acknowledged and seen" in lines
+    assert "validation  header (default): batches are checked, not the records in them" in lines
+    client.alter_topic_config(topic, {"durability": "replicated", "record.validation": "full"})
+    eventually(lambda: shown() == ("replicated", "full"))
+    changed = run("topics", "describe", topic).out
+    assert "durability  replicated (set here): acknowledged before it is on disk" in changed
+    assert "validation  full (set here): every record is checked" in changed
+
+
 def test_of_several_topics_the_others_are_described(run: Run, topic: str) -> None:
     both = run("topics", "describe", topic, f"{topic}-none", "--json")
     assert both.code == 1
     assert both.item["topic"] == topic
     assert f"{topic}-none" in both.err
+
+
+def test_records_of_a_compacted_topic_are_told_as_an_estimate(
+    run: Run, client: BlockingClient, topic: str
+) -> None:
+    client.alter_topic_config(topic, {"cleanup.policy": "compact"})
+    for number in range(3):
+        client.produce(topic, b"%d" % number, key=b"same", partition=0)
+    eventually(lambda: run("topics", "describe", topic, "--json").item["is_record_count_estimated"])
+    shown = run("topics", "describe", topic).out
+    assert "records     3 at most (estimated: compaction leaves gaps between offsets)" in shown
+    heading = next(line for line in shown.splitlines() if line.startswith("PARTITION"))
+    assert "RECORDS AT MOST" in heading
 
 
 def test_settings_change_and_show_before_and_after(
@@ -182,6 +217,10 @@ def test_oldest_records_are_deleted(run: Run, client: BlockingClient, topic: str
     assert done.item["start_offset"] == "3"
     run("topics", "delete-records", topic, "--before-time", "1006", "--yes")
     assert start() == 6
+    described = run("topics", "describe", topic, "--json").item
+    assert [row["records"] for row in described["partitions"]] == ["4", "0"]
+    assert not described["is_record_count_estimated"]
+    assert "\nrecords     4\n" in run("topics", "describe", topic).out
     never = "1969-12-31T23:59:59.999Z"  # as a number -1, which asks for the end
     nothing = run("topics", "delete-records", topic, "--before-time", never, "--yes")
     assert "nothing to delete" in nothing.out

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import subprocess
 import sys
 from contextlib import AsyncExitStack
@@ -84,6 +85,13 @@ def connections(database: psycopg.Connection) -> set[int]:
     return {int(pid) for (pid,) in rows}
 
 
+def sampled_count(database: psycopg.Connection) -> int:
+    """Clusters with a newest snapshot."""
+    found = database.execute("SELECT count(*) FROM samples_clusterlatest").fetchone()
+    assert found is not None
+    return int(found[0])
+
+
 async def test_requests_share_a_few_connections_and_none_stays_with_who_left(
     tmp_path: Path, free_port: FreePort
 ) -> None:
@@ -120,6 +128,73 @@ async def test_requests_share_a_few_connections_and_none_stays_with_who_left(
         )
         assert [await browser.status(path) for path in PAGES] == [200] * len(PAGES)
         assert not connections(database) & seen
+
+
+async def test_more_clusters_than_connections_leave_some_for_requests(
+    tmp_path: Path, free_port: FreePort
+) -> None:
+    async with AsyncExitStack() as stack:
+        address = stack.enter_context(postgresql(free_port()))
+        variables = {
+            "HERMES_DATABASE_URL": address,
+            "HERMES_DATABASE_CONNECTIONS": str(CONNECTIONS),
+            "HERMES_REDIS_URL": stack.enter_context(redis(free_port(), tmp_path)),
+        }
+        console = stack.enter_context(
+            ConsoleProcess(
+                tmp_path / "console", bootstrap=f"127.0.0.1:{free_port()}", variables=variables
+            )
+        )
+        database = stack.enter_context(psycopg.connect(address, autocommit=True))
+        browser = await stack.enter_async_context(Socket(console))
+        await browser.sign_in()
+        count = 2 * CONNECTIONS
+        for number in range(count):
+            database.execute(
+                "INSERT INTO console_cluster"
+                " (name, bootstrap_address, metrics_address, kind, is_from_environment)"
+                " VALUES (%s, %s, '', 'ours', false)",
+                (f"other-{number}", f"127.0.0.1:{free_port()}"),
+            )
+        async with asyncio.timeout(60):
+            while sampled_count(database) <= count:
+                await asyncio.sleep(0.2)
+        seen: set[int] = set()
+        for _ in range(10):
+            assert [await browser.status(path) for path in PAGES] == [200] * len(PAGES)
+            seen |= connections(database)
+        assert len(seen) <= CONNECTIONS, "the same few, again and again"
+        assert "could not be stored" not in console.log
+
+
+async def test_whoever_waits_for_a_cluster_keeps_no_connection_from_others(
+    tmp_path: Path, free_port: FreePort
+) -> None:
+    async with AsyncExitStack() as stack:
+        silent = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        variables = {
+            "HERMES_DATABASE_URL": stack.enter_context(postgresql(free_port())),
+            "HERMES_DATABASE_CONNECTIONS": str(CONNECTIONS),
+            "HERMES_REDIS_URL": stack.enter_context(redis(free_port(), tmp_path)),
+        }
+        console = stack.enter_context(
+            ConsoleProcess(
+                tmp_path / "console",
+                bootstrap=f"127.0.0.1:{silent.getsockname()[1]}",
+                variables=variables,
+            )
+        )
+        browser = await stack.enter_async_context(Socket(console))
+        await browser.sign_in()
+        async with asyncio.TaskGroup() as group:
+            waiting = [
+                group.create_task(browser.status("/clusters/local/topics/orders/"))
+                for _ in range(2 * CONNECTIONS)
+            ]
+            await asyncio.sleep(0.5)
+            answers = [await browser.status("/accounts/users/", patience_s=4) for _ in range(3)]
+            assert not any(task.done() for task in waiting), "they all wait for the cluster"
+            assert answers == [200] * 3
 
 
 async def test_two_consoles_share_one_sampler_and_survive_its_death(

@@ -104,6 +104,11 @@ def test_names_are_escaped_in_every_tag() -> None:
     assert "unknown" in html
 
 
+def test_use_of_a_disk_is_rounded_up_as_df_does() -> None:
+    assert [words.used_percent(*each) for each in ((20, 72), (0, 5), (5, 0))] == [22, 0, 100]
+    assert [words.used_percent(*each) for each in ((None, 1), (1, None), (0, 0))] == [None] * 3
+
+
 def test_sparkline_says_in_words_what_it_shows() -> None:
     points = [LagPoint(0, 5, None), LagPoint(15, None, None), LagPoint(30, 1_200, None)]
     html = sparkline(points, 0, 60)

@@ -98,6 +98,11 @@ def test_group_without_members_and_with_records_waiting_is_stopped_at_once() -> 
     assert detail.partitions[0].verdict is Verdict.STOPPED
 
 
+def test_one_waiting_record_waits() -> None:
+    _, detail = watch([look(0, end=9, committed=8, members=0, state="Empty")])
+    assert detail.summary.reason == "No member is connected; 1 message waits."
+
+
 def test_group_without_members_that_has_read_everything_is_fine() -> None:
     _, detail = watch([look(0, end=50, committed=50, members=0, state="Empty")])
     assert detail.summary.verdict is Verdict.FINE

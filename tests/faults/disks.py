@@ -27,15 +27,16 @@ UNMOUNT_S: Final = 20
 class Ext4Disk:
     """As a context manager: mounted inside at `path`, unmounted and removed afterwards."""
 
-    def __init__(self, directory: Path, *, megabytes: int = 64) -> None:
+    def __init__(self, directory: Path, *, megabytes: int = 64, reserved_percent: int = 0) -> None:
         self.path = directory / "disk"
         self._image = directory / "disk.img"
         self._megabytes = megabytes
+        self._reserved_percent = reserved_percent
 
     def __enter__(self) -> Ext4Disk:
         with self._image.open("wb") as image:
             image.truncate(self._megabytes << 20)
-        _run("mkfs.ext4", "-q", "-F", "-m", "0", str(self._image))
+        _run("mkfs.ext4", "-q", "-F", "-m", str(self._reserved_percent), str(self._image))
         self.path.mkdir()
         self._mount()
         return self

@@ -20,7 +20,7 @@ from broker.wire.messages.create_topics import (
     CreateTopicsRequest,
 )
 from tests.faults.power_clients import LATEST, list_offset
-from tests.faults.scrape import metric, wait_for_metric
+from tests.faults.scrape import is_ready, metric, wait_for_metric
 from tests.support.broker_process import BrokerProcess
 from tests.support.wire_client import WireClient
 
@@ -149,6 +149,27 @@ def test_a_roll_without_a_descriptor_waits_for_one_and_takes_nothing_offline(
             count += 1
         wait_for_metric(broker, "hermes_offline_partitions", 0)
         assert client.fetch("orders", 0).high_watermark == count
+
+
+def test_probes_are_answered_while_closed_segments_hold_the_last_descriptors(
+    broker: BrokerProcess,
+) -> None:
+    with WireClient(broker.kafka_port) as client:
+        assert create(client, "orders") == (0, "")
+        counts = {"orders": 0}
+        produce_until_rolled(broker, client, counts, ROLLS)
+        time.sleep(0.5)  # the connection of the last scrape is gone
+        assert client.fetch("orders", 0).error_code == ErrorCode.NONE  # opens a closed segment
+        allow(broker.pid, lowest_free(broker.pid))
+        assert is_ready(broker)
+        assert metric(broker, "hermes_offline_partitions") == 0
+        assert client.fetch("orders", 0).error_code == ErrorCode.NONE
+
+
+def lowest_free(pid: int) -> int:
+    """The number that the next descriptor would get."""
+    taken = {int(each.name) for each in Path(f"/proc/{pid}/fd").iterdir()}
+    return next(number for number in range(len(taken) + 1) if number not in taken)
 
 
 def count_descriptors(pid: int) -> int:

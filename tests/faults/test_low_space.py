@@ -5,6 +5,7 @@ writes return by themselves.
 from __future__ import annotations
 
 import shutil
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -170,6 +171,15 @@ def test_low_space_at_the_start_is_known_before_the_first_record(disk: Path) -> 
             answer = client.produce("orders", RECORDS)
             assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
             assert client.fetch("orders", 0).high_watermark == 1
+
+
+def test_space_is_told_as_df_tells_it_where_blocks_are_reserved(tmp_path: Path) -> None:
+    with Ext4Disk(tmp_path, reserved_percent=25) as disk, BrokerProcess(disk.path) as broker:
+        wait_for_metric(broker, "hermes_disk_low", 0)
+        command = ["df", "--block-size=1", "--output=used,avail", str(disk.path)]
+        found = [metric(broker, f"hermes_disk_{kind}_bytes") for kind in ("used", "free")]
+        told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        assert found == pytest.approx([int(word) for word in told.split()[-2:]], abs=500_000)
 
 
 def test_the_mark_can_be_changed_while_the_broker_runs(disk: Path) -> None:

@@ -151,7 +151,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(mount)], check=True)
 
 
-def test_a_full_disk_is_507_and_heals(small_disk: Path, tmp_path: Path) -> None:
+def test_low_space_is_507_that_says_so_and_what_to_do_and_heals(
+    small_disk: Path, tmp_path: Path
+) -> None:
     with BrokerProcess(small_disk) as broker:
         create_topic(broker.bootstrap, "orders")
         with GatewayProcess(tmp_path / "gateway", broker.bootstrap) as gateway:
@@ -166,6 +168,8 @@ def test_a_full_disk_is_507_and_heals(small_disk: Path, tmp_path: Path) -> None:
                     break
             assert (refused.status, refused.json["code"]) == (507, "DISK_FULL")
             assert int(refused.headers["Retry-After"]) > 0
+            assert refused.json["title"] == "The broker's disk has too little room, or failed"
+            assert "MB below which no records are taken: free space" in refused.json["detail"]
             assert gateway.fetch("orders", 0, 0, maxMessages=1).status == 200
             filler.unlink()
             wait_until(

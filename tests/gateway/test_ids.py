@@ -129,6 +129,18 @@ def test_records_of_others_in_the_topic_are_left_alone() -> None:
     assert list(decode(IDS, None)) == []
 
 
+def test_history_takes_no_epoch_for_an_earlier_one() -> None:
+    history = History()
+    newest = Claim(WHERE, bytes(16), 10, 7, 3, is_open=True)
+    for row in (Owner("a", 5, 9), Owner("a", 5, 4), newest, newest._replace(producer_epoch=2)):
+        history.apply(row)
+    assert (history.owner, history.claims) == (Owner("a", 5, 9), {WHERE: newest})
+    history.apply(Owner("b", 6, 0))
+    history.apply(newest._replace(producer_id=8, producer_epoch=0))
+    assert history.owner == Owner("b", 6, 0), "another producer begins with epoch 0"
+    assert history.claims[WHERE].producer_id == 8
+
+
 def test_history_keeps_the_last_owner_and_moves_claims_by_their_blocks() -> None:
     history = History()
     claim = Claim(WHERE, b"1" * 16, 10, 77, 0, is_open=True)

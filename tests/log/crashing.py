@@ -296,8 +296,11 @@ async def check(log: PartitionLog, book: Book) -> None:
     assert known == batches, "the producers' last batches"
     for segment in log.segments:
         await _check_index(log, segment)
-    listing = names.sort_out(log.disk.list_directory(DIRECTORY))
+    entries = log.disk.list_directory(DIRECTORY)
+    listing = names.sort_out(entries)
     assert (listing.leftovers, listing.swaps) == ([], [])
+    indexes = [name for name in entries if name.endswith((names.INDEX, names.TIME_INDEX))]
+    assert {int(name.partition(".")[0]) for name in indexes} <= set(listing.segments)
     assert listing.segments == [segment.base_offset for segment in log.segments]
 
 

@@ -297,6 +297,33 @@ async def test_small_segments_become_ones_of_the_wanted_size(disk: FaultyDisk) -
     await log.close()
 
 
+async def test_a_cleaning_renames_over_no_segment(
+    disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All blocks of a file that is renamed over are freed at once, and every sync waits for it."""
+    log = await create(disk, CONFIG)
+    await fill(log, 60)
+    old = log.segments[:]
+    rename, removed = disk.rename, []
+
+    def rename_to_what_is_not_there(source: str, target: str) -> None:
+        assert not (target.endswith(".log") and disk.exists(target)), f"{source} over {target}"
+        rename(source, target)
+
+    async def note_removal(path: str) -> None:
+        removed.append(path)
+        await type(disk).unlink_in_steps(disk, path)
+
+    monkeypatch.setattr(disk, "rename", rename_to_what_is_not_there)
+    monkeypatch.setattr(disk, "unlink_in_steps", note_removal)
+    await log.clean(WORKER, NOW_MS)
+    gone = [segment.path() for segment in old if segment not in log.segments]
+    assert len(gone) > 3
+    assert [path for path in removed if ".log" in path] == [f"{path}.deleted" for path in gone]
+    assert newest(await read_from(log, 0)).keys() == {b"k%d" % number for number in range(7)}
+    await log.close()
+
+
 async def test_merging_does_not_keep_old_records_from_being_deleted(disk: FaultyDisk) -> None:
     config = replace(
         CONFIG, cleanup_policy=frozenset({"compact", "delete"}), retention_ms=100 * HOUR_MS

@@ -271,6 +271,10 @@ class StoppedDisk(SystemDisk):
         self.step()
         await super().unlink(path)
 
+    async def unlink_in_steps(self, path: str) -> None:
+        self.step()
+        await super().unlink_in_steps(path)
+
     async def create(self, path: str) -> Any:
         self.step()
         return await super().create(path)

@@ -132,14 +132,22 @@ A_SPANS_THE_END = [
     ("clean",),
 ]
 
+OPEN_FROM_THE_FIRST_RECORD = [
+    ("append", [NewRecord(None, b"1")], "none", 12),
+    ("roll",),
+    ("clean",),
+]
+
 
 @example(A_SPANS_THE_END)
+@example(OPEN_FROM_THE_FIRST_RECORD)
 @given(histories)
 @settings(max_examples=60, deadline=None)
 def test_a_cleaned_log_equals_the_model(taken: list[Any]) -> None:
     run(taken, CleanLimits(), is_equal)
 
 
+@example(OPEN_FROM_THE_FIRST_RECORD)
 @given(histories)
 @settings(max_examples=25, deadline=None)
 def test_a_map_too_small_for_all_keys_takes_passes_and_comes_to_the_same(taken: list[Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 import pytest
@@ -17,6 +18,7 @@ from broker.log.directory import (
 )
 from broker.log.partition_log import PartitionLog
 from broker.model import format_uuid
+from broker.runtime.freeing import PAUSE_S, WHOLE_BYTES_MAX
 from tests.log.world import NOW_MS, SMALL, TOPIC_ID, FaultyDisk, append
 
 CLUSTER = "AAECAwQFBgcICQoLDA0ODw"
@@ -103,4 +105,18 @@ async def test_a_recreated_topic_never_meets_old_data(disk: FaultyDisk) -> None:
     assert path == f"trash/{format_uuid(TOPIC_ID)}.1"
     assert await move_to_trash(disk, "nothing", TOPIC_ID) is None
     await empty_trash(disk)
+    assert disk.list_directory("trash") == []
+
+
+async def test_what_is_deleted_while_the_trash_is_emptied_goes_as_well(disk: FaultyDisk) -> None:
+    """Nobody begins another emptying meanwhile, and a large topic takes its time."""
+    for topic in ("large", "later"):
+        await disk.make_directory(f"topics/{topic}/partition-00")
+    (disk.root / "topics/large/partition-00/0.log").write_bytes(bytes(2 * WHOLE_BYTES_MAX))
+    await move_to_trash(disk, "large", TOPIC_ID)
+    emptying = asyncio.create_task(empty_trash(disk))
+    await asyncio.sleep(PAUSE_S)
+    await move_to_trash(disk, "later", bytes(16))
+    assert not emptying.done(), "the large one is not gone yet"
+    await emptying
     assert disk.list_directory("trash") == []

@@ -10,10 +10,13 @@ import pytest
 from broker.errors import Refusal
 from broker.log.names import CLEANED, DELETED, SNAPSHOT, SWAP
 from broker.log.partition_log import PartitionLog
+from broker.log.scrub import scrub
+from broker.log.survey import damaged_ranges
 from broker.ports import DiskFault, DiskFull, NoDescriptor
 from tests.log.test_cleaner import CONFIG, WORKER, fill, newest, reopen_after_kill
 from tests.log.world import (
     DIRECTORY,
+    FOREVER,
     NOW_MS,
     FaultyDisk,
     InlineWorker,
@@ -187,3 +190,84 @@ async def test_who_still_reads_a_replaced_segment_gets_no_other_file_of_that_nam
     with pytest.raises(FileNotFoundError):
         old.file()
     await log.close()
+
+
+@pytest.mark.parametrize("is_finished_by_a_start", [False, True])
+async def test_damage_that_was_none_in_the_end_is_none_of_the_segment_that_takes_the_place(
+    disk: FaultyDisk, *, is_finished_by_a_start: bool
+) -> None:
+    """A device that erred, or a file that somebody restored. Where the damage was, the new segment
+    holds something else: it would be refused for good.
+    """
+    log, everything = await sparse(disk)
+    log = await reopen_after_kill(disk, log)
+    path = disk.root / log.segments[0].path()
+    content = path.read_bytes()
+    path.write_bytes(content[:100] + b"?" + content[101:])
+    with pytest.raises(Refusal):
+        await log.read_cold(0, 1000, FOREVER, at_least_one=True)
+    assert damaged_ranges(log)
+    path.write_bytes(content)
+    if is_finished_by_a_start:
+        disk.full_for = ".deleted"
+        with pytest.raises(DiskFault):
+            await log.clean(WORKER, NOW_MS)
+        disk.full_for = None
+        assert has(disk, SWAP)
+    else:
+        assert (await log.clean(WORKER, NOW_MS)).is_changed
+    log = await reopen_after_kill(disk, log)
+    assert not damaged_ranges(log)
+    assert newest(await read_from(log, 0)) == everything
+    await log.close()
+
+
+async def test_nobody_takes_it_for_damage_that_the_name_is_missing_between_the_renames(
+    disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scrub opens files by their names, and indexes are read by theirs."""
+    log, everything = await sparse(disk)
+    log = await reopen_after_kill(disk, log)
+    sync_directory, missing = disk.sync_directory, []
+
+    async def look_first(path: str) -> None:
+        gone = [segment for segment in log.segments if not disk.exists(segment.path())]
+        if gone and not missing:
+            missing.extend(gone)
+            for segment in list(log.segments):
+                await scrub(log, segment, WORKER, no_pause)
+                await log.load_index(segment)
+            assert newest(await read_from(log, 0)) == everything
+        await sync_directory(path)
+
+    monkeypatch.setattr(disk, "sync_directory", look_first)
+    assert (await log.clean(WORKER, NOW_MS)).is_changed
+    assert missing
+    assert not log.damage
+    log = await reopen_after_kill(disk, log)
+    assert not log.damage
+    assert newest(await read_from(log, 0)) == everything
+    await log.close()
+
+
+async def no_pause(_size: int) -> None:
+    """As fast as it goes."""
+
+
+async def test_an_exchange_whose_topic_is_deleted_between_the_renames_keeps_no_file_open(
+    disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, _ = await filled(disk)
+    sync_directory = disk.sync_directory
+    again: list[PartitionLog] = []
+
+    async def delete_first(path: str) -> None:
+        if not again and has(disk, SWAP, DELETED):
+            again.append(await recreate(disk, log, CONFIG))
+        await sync_directory(path)
+
+    monkeypatch.setattr(disk, "sync_directory", delete_first)
+    with pytest.raises(DiskFault):
+        await log.clean(WORKER, NOW_MS)
+    assert not [segment.path() for segment in log.segments if segment.is_open]
+    await again[0].close()

@@ -117,6 +117,9 @@ def test_a_directorys_names_are_sorted_out() -> None:
             numbered(5, ".log"),
             numbered(7, ".log"),
             numbered(7, ".snapshot"),
+            numbered(7, ".idx"),
+            numbered(6, ".idx"),
+            numbered(6, ".timeidx"),
             ranged(5, 9, ".swap"),
             ranged(5, 0, ".cleaned"),
             "x.deleted",
@@ -128,4 +131,5 @@ def test_a_directorys_names_are_sorted_out() -> None:
     assert listing.segments == [5, 7]
     assert listing.snapshots == [7]
     assert listing.swaps == [Swap(5, 9, ranged(5, 9, ".swap"))]
-    assert listing.leftovers == [ranged(5, 0, ".cleaned"), "x.deleted", "x.tmp"]
+    no_segments = [numbered(6, ".idx"), numbered(6, ".timeidx")]
+    assert listing.leftovers == [ranged(5, 0, ".cleaned"), "x.deleted", "x.tmp", *no_segments]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import resource
+from collections.abc import Callable
+from pathlib import Path
 from random import Random
+from typing import TypeVar
 
 import pytest
 
@@ -15,6 +19,7 @@ from broker.simulator.loop import SimulatedLoop
 from tests.log.world import NOW_MS, SMALL, TOPIC_ID, FaultyDisk, append, read_from
 
 PARENT = "topics/orders"
+T = TypeVar("T")
 COUNT = 3
 CUTS = (
     None,
@@ -89,6 +94,43 @@ def test_a_crash_after_any_step_leaves_whole_logs_or_none() -> None:
     assert count > 100
 
 
+async def crashed_after_any_step_of_a_failure(loop: SimulatedLoop, random: Random) -> int:
+    """How many whole directories a crash left of a placing that fails at its last name."""
+    image = DiskImage(random)
+    image.faults.latency_s_max = 0.0
+    moments: list[DiskImage] = []
+    disk = disk_of(loop, image)
+    await disk.make_directory(f"{PARENT}/partition-{COUNT - 1:02d}/taken")
+    image.on_change = lambda: moments.append(image.clone(random))
+    with pytest.raises(DiskFault, match="not empty"):
+        await place_logs(disk, PARENT, logs())
+    whole_count = 0
+    for moment in moments:
+        for cut in CUTS:
+            left = moment.clone(random)
+            if cut is not None:
+                left.cut_power(cut)
+            found = disk_of(loop, left)
+            for name, files in logs()[:-1]:
+                if found.exists(f"{PARENT}/{name}"):
+                    names = found.list_directory(f"{PARENT}/{name}")
+                    assert names == sorted(file for file, _ in files)
+                    for file, content in files:
+                        assert found.read_file(f"{PARENT}/{name}/{file}") == content
+                    whole_count += 1
+    return whole_count
+
+
+def test_a_crash_after_any_step_of_one_that_fails_leaves_whole_logs_or_none() -> None:
+    loop = SimulatedLoop(Random(1))
+    try:
+        count = loop.run_until_complete(crashed_after_any_step_of_a_failure(loop, Random(2)))
+    finally:
+        loop.end()
+    assert not loop.unhandled
+    assert count > 0, "some crash came while there were names to be taken back"
+
+
 @pytest.mark.parametrize("count", [1, 2, 250])
 async def test_logs_are_there_with_nothing_beside_them(disk: FaultyDisk, count: int) -> None:
     await place_logs(disk, PARENT, logs(count))
@@ -103,3 +145,34 @@ async def test_what_cannot_be_placed_leaves_nothing_aside(disk: FaultyDisk, coun
         await place_logs(disk, PARENT, logs(count))
     assert not [name for name in disk.list_directory(PARENT) if name.endswith(ASIDE)]
     assert disk.is_directory(f"{PARENT}/partition-01/taken")
+
+
+class ExhaustedDisk(FaultyDisk):
+    """Out of descriptors from a writer thread's first fault on: nothing can be removed."""
+
+    async def run_write(self, path: str, function: Callable[..., T], *arguments: object) -> T:
+        try:
+            return await super().run_write(path, function, *arguments)
+        except DiskFault:
+            _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+            raise
+
+
+@pytest.mark.parametrize("count", [2, 250])
+async def test_what_failed_and_cannot_be_removed_has_not_its_name(
+    tmp_path: Path, count: int
+) -> None:
+    disk = ExhaustedDisk(tmp_path)
+    await disk.make_directory(f"{PARENT}/partition-01/taken")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        with pytest.raises(DiskFault, match="not empty"):
+            await place_logs(disk, PARENT, logs(count))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    left = disk.list_directory(PARENT)
+    assert [name for name in left if not name.endswith(ASIDE)] == ["partition-01"]
+    await remove_unfinished(disk, PARENT)
+    assert disk.list_directory(PARENT) == ["partition-01"]
+    disk.close()

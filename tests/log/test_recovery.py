@@ -138,11 +138,15 @@ async def test_after_a_kill_records_are_as_old_as_before_and_expire_no_sooner(
         append(log, f"v{second}", now_ms=NOW_MS + 1_000 * second)
     later = NOW_MS + 3_600_000
     log = await reopen(disk, now_ms=later)  # never closed
-    for offset in range(40):
-        told = await append_time(log, offset, 40)
-        assert told is not None
-        assert abs(told - (NOW_MS + 1_000 * offset)) <= PRECISION_MS
-    assert log.last_append_time == later
+    for restart in range(4):
+        for offset in range(40):
+            told = await append_time(log, offset, 40)
+            assert told is not None
+            assert abs(told - (NOW_MS + 1_000 * offset)) <= PRECISION_MS, (restart, offset)
+        assert log.last_append_time == later
+        assert log.rolls_from_ms == later, "its clients' word rolls nothing"
+        await log.close(is_clean=restart != 1)
+        log = await reopen(disk, now_ms=later + 1_000 * restart)
 
 
 async def test_after_a_kill_a_clock_that_is_ahead_makes_no_record_younger_than_the_start(

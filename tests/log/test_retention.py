@@ -15,6 +15,7 @@ from broker.errors import ErrorCode, Refusal
 from broker.log.config import LogConfig
 from broker.log.retention import delete_segments
 from broker.ports import DiskFault, DiskFull, NoDescriptor
+from broker.runtime import freeing
 from tests.log.world import (
     DIRECTORY,
     FOREVER,
@@ -254,6 +255,24 @@ async def test_a_read_in_flight_survives_the_deletion_of_its_segment(disk: Fault
     await log.close()
 
 
+async def test_a_large_segment_is_not_cut_down_under_somebody_who_reads_it(
+    disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(freeing, "STEP_BYTES", 50)
+    monkeypatch.setattr(freeing, "WHOLE_BYTES_MAX", 50)
+    log = await create(disk, CONFIG)
+    await append_rolling(log, 40)
+    segment, unread = log.segments[:2]
+    held = segment.hold()
+    with (disk.root / unread.path()).open("rb") as file:
+        await log.apply_retention(NOW_MS + 2 * HOUR_MS)
+        assert 0 < len(file.read()) <= 50 < unread.size, "nobody reads it: it was cut down"
+    assert len(held.read(0, segment.size) or b"") == segment.size > 100
+    segment.release()
+    assert not segment.is_open
+    await log.close()
+
+
 async def test_nothing_of_a_topic_is_deleted_for_one_that_had_its_name(disk: FaultyDisk) -> None:
     log = await create(disk)
     await append_rolling(log, 30)
@@ -262,6 +281,29 @@ async def test_nothing_of_a_topic_is_deleted_for_one_that_had_its_name(disk: Fau
     with pytest.raises(Refusal):
         await delete_segments(log, log.segments[:1])
     assert disk.exists(again.active.path())
+    await again.close()
+
+
+async def test_no_snapshot_of_a_topic_is_written_for_one_that_had_its_name(
+    disk: FaultyDisk,
+) -> None:
+    log = await create(disk)
+    await append_rolling(log, 3)
+    disk.replace_gate = gate = asyncio.Event()
+    taking = asyncio.create_task(log.checkpoint())
+    while not disk.held_count:
+        await asyncio.sleep(0.01)
+    disk.replace_gate = None
+    again = await recreate(disk, log, SMALL)
+    for number in range(8):
+        append(again, f"new{number}")
+    gate.set()
+    with pytest.raises(Refusal):
+        await taking
+    await again.close(is_clean=False)
+    again = await reopen(disk)
+    assert again.damage == []
+    assert await values(again) == [f"new{number}" for number in range(8)]
     await again.close()
 
 
@@ -297,6 +339,37 @@ async def test_files_that_no_descriptor_was_left_for_go_with_the_next_retention(
     await log.apply_retention(NOW_MS)
     assert not [name for name in disk.list_directory(DIRECTORY) if name.endswith(".deleted")]
     await log.close()
+
+
+@pytest.mark.parametrize("suffix", [".log", ".idx", ".timeidx"])
+async def test_a_deletion_that_a_full_disk_stops_half_way_leaves_nothing_behind(
+    disk: FaultyDisk, suffix: str
+) -> None:
+    log = await create(disk, replace(SMALL, retention_bytes=1_500))
+    await append_rolling(log, 40)
+    await log.checkpoint()
+    disk.full_for = f"{suffix}.deleted"
+    with contextlib.suppress(DiskFull):
+        await log.apply_retention(NOW_MS)
+    assert all(disk.exists(segment.path()) for segment in log.segments), "what it has it can read"
+    disk.full_for = None
+    start = await log.apply_retention(NOW_MS)
+    bases = {f"{segment.base_offset:020d}" for segment in log.segments}
+    files = disk.list_directory(DIRECTORY)
+    assert {name.split(".")[0] for name in files if ".log" in name or "idx" in name} == bases
+    assert await values(log) == numbers(start, 40)
+    await log.close()
+
+
+@pytest.mark.parametrize("name", [".idx", ".timeidx"])
+async def test_an_index_that_has_no_room_leaves_no_part_of_it(disk: FaultyDisk, name: str) -> None:
+    log = await create(disk)
+    append(log, "v" * 1_000)
+    disk.full_for = name
+    with pytest.raises(DiskFull):
+        await log.roll(NOW_MS)
+    assert not [found for found in disk.list_directory(DIRECTORY) if found.endswith(".tmp")]
+    await log.close(is_clean=False)
 
 
 async def test_a_failed_sync_is_marked_also_when_no_descriptor_is_left(disk: FaultyDisk) -> None:

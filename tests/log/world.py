@@ -12,7 +12,7 @@ from broker.errors import Refusal
 from broker.log.config import LogConfig
 from broker.log.partition_log import PartitionLog
 from broker.model import AppendResult
-from broker.ports import Buffer, DiskFault
+from broker.ports import Buffer, DiskFault, DiskFull
 from broker.records.build import NewRecord, build_batch
 from broker.records.iterate import Record, iterate_batches, iterate_records
 from broker.runtime.disk import SystemDisk, SystemFile
@@ -34,15 +34,18 @@ class InlineWorker:
 
 class FaultyDisk(SystemDisk):
     """The real disk; `fail_append` makes the next append write that many bytes and then fail;
-    `replace_gate` holds snapshots back until it is set; `at_names` is called before each sync of a
-    directory and may raise.
+    `replace_gate` holds snapshots back until it is set, `held_count` of them so far; `at_names` is
+    called before each sync of a directory and may raise; there is no room for new names that
+    contain `full_for`.
     """
 
     fail_append: tuple[int, type[DiskFault]] | None = None
     fail_create: type[DiskFault] | None = None
     fail_replace: type[DiskFault] | None = None
     replace_gate: asyncio.Event | None = None
+    held_count = 0
     at_names: Callable[[], None] | None = None
+    full_for: str | None = None
     fail_truncate = False
     is_cold = False
     read_count = 0
@@ -56,6 +59,7 @@ class FaultyDisk(SystemDisk):
         if self.fail_replace is not None:
             raise self.fail_replace(path, "injected")
         if self.replace_gate is not None:
+            self.held_count += 1
             await self.replace_gate.wait()
         await super().replace_file(path, content)
 
@@ -64,9 +68,18 @@ class FaultyDisk(SystemDisk):
             self.at_names()
         await super().sync_directory(path)
 
+    def rename(self, source: str, target: str) -> None:
+        self._check_room(target)
+        super().rename(source, target)
+
+    def _check_room(self, path: str) -> None:
+        if self.full_for is not None and self.full_for in path:
+            raise DiskFull(path, "injected")
+
     async def create(self, path: str) -> FaultyFile:
         if self.fail_create is not None:
             raise self.fail_create(path, "injected")
+        self._check_room(path)
         file = await super().create(path)
         file.__class__ = FaultyFile
         return file  # type: ignore[return-value]

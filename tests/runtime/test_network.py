@@ -143,6 +143,47 @@ async def test_listener_at_the_descriptor_limit_sheds_without_spinning_and_recov
     await asyncio.sleep(0.01)
 
 
+async def test_a_listener_that_can_make_room_takes_whoever_comes_as_soon_as_there_is_some() -> None:
+    hogs: list[int] = []
+    welcomed: list[Echo] = []
+
+    def make_room() -> None:
+        if len(hogs) > 1:  # one stays: the second client has to wait
+            os.close(hogs.pop())
+
+    def remember() -> Echo:
+        welcomed.append(server_side())
+        return welcomed[-1]
+
+    listener = await SystemNetwork().listen("127.0.0.1", 0, remember, make_room)
+    clients = [socket.socket() for _ in range(2)]
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(c.fileno() for c in clients) + 20, limits[1]))
+    try:
+        everything = _every_descriptor()
+        hogs += everything[-2:]
+        for client in clients:
+            client.connect(("127.0.0.1", listener.port))
+        await asyncio.sleep(0.2)
+        assert len(welcomed) == 1
+        os.close(hogs.pop())
+        async with asyncio.timeout(10):
+            while len(welcomed) < 2:
+                await asyncio.sleep(0.01)
+        for client in clients:
+            client.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                client.recv(1)  # it may stay
+    finally:
+        for hog in {*hogs, *everything[:-2]}:
+            os.close(hog)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        for client in clients:
+            client.close()
+    await listener.close()
+    await asyncio.sleep(0.01)
+
+
 def _every_descriptor() -> list[int]:
     """Open what is left to open."""
     hogs: list[int] = []

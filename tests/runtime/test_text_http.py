@@ -27,7 +27,7 @@ async def pieces(reply: Reply) -> None:
 
 @pytest.fixture
 async def port() -> AsyncIterator[int]:
-    server = TextHttpServer({"/hello": hello, "/pieces": pieces})
+    server = TextHttpServer({"/hello": hello, "/pieces": pieces}, make_room=lambda: None)
     yield await server.start("127.0.0.1", 0)
     await server.stop()
 
@@ -128,7 +128,7 @@ async def test_a_stop_ends_what_waits_and_what_is_answered(monkeypatch: pytest.M
         asked.set()
         await asyncio.Event().wait()
 
-    server = TextHttpServer({"/never": never})
+    server = TextHttpServer({"/never": never}, make_room=lambda: None)
     port = await server.start("127.0.0.1", 0)
     async with asyncio.timeout(LATE_S), asyncio.TaskGroup() as group:
         answers = [group.create_task(_closed(port, content)) for content in (b"", ask("/never"))]
@@ -185,7 +185,7 @@ async def test_a_connection_counts_until_its_answer_has_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(text_http, "CONNECTIONS_MAX", 1)
-    server = TextHttpServer({"/much": much})
+    server = TextHttpServer({"/much": much}, make_room=lambda: None)
     port = await server.start("127.0.0.1", 0)
     try:
         async with asyncio.timeout(LATE_S):
@@ -204,7 +204,7 @@ async def test_an_answer_that_nobody_takes_is_given_up_in_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(text_http, "ANSWER_SECONDS_MAX", 0.2)
-    server = TextHttpServer({"/much": much})
+    server = TextHttpServer({"/much": much}, make_room=lambda: None)
     port = await server.start("127.0.0.1", 0)
     try:
         async with asyncio.timeout(LATE_S):

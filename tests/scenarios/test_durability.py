@@ -296,6 +296,16 @@ def test_fsync_what_recovery_found_is_on_disk_before_it_is_seen() -> None:
     at_a_site(work)
 
 
+async def check_that_one_restart_settles_it(site: Site) -> None:
+    site.slow_down(0.01)
+    await site.crash(takes_power=False)
+    seen = await site.read(max_wait_ms=30_000)
+    assert seen == [VALUE]
+    assert site.host.image.find(f"{DIRECTORY}/{SYNC_FAILED}") is None
+    await site.crash(takes_power=True)
+    assert await site.read(max_wait_ms=30_000) == seen
+
+
 def test_fsync_what_could_not_be_synced_is_on_disk_before_a_restart_shows_it() -> None:
     """The system keeps the bytes of a failed sync as if they were written: another sync says that
     all is well, and the next power cut takes them.
@@ -310,13 +320,26 @@ def test_fsync_what_could_not_be_synced_is_on_disk_before_a_restart_shows_it() -
         faults.error_probability = 1.0
         await site.until(lambda: site.host.image.find(f"{DIRECTORY}/{SYNC_FAILED}") is not None)
         faults.error_probability = 0.0
-        site.slow_down(0.01)
-        await site.crash(takes_power=False)
-        seen = await site.read(max_wait_ms=30_000)
-        assert seen == [VALUE]
-        assert site.host.image.find(f"{DIRECTORY}/{SYNC_FAILED}") is None
-        await site.crash(takes_power=True)
-        assert await site.read(max_wait_ms=30_000) == seen
+        await check_that_one_restart_settles_it(site)
+
+    at_a_site(work)
+
+
+def test_fsync_an_error_that_the_last_process_never_heard_of_needs_no_second_restart() -> None:
+    """The system gives pages up in the background, or at the sync of another file; the process that
+    wrote them is gone before it syncs. The first sync of the next one gets to hear of it.
+    """
+
+    async def work(site: Site) -> None:
+        await site.create("fsync")
+        site.slow_down()
+        await site.produce(0)
+        await site.until(lambda: place_of(site.host.image).is_in_page_cache)
+        file = site.host.image.find(f"{DIRECTORY}/{LOG}")
+        assert isinstance(file, Inode)
+        file.fail_sync()
+        file.owes_error = True
+        await check_that_one_restart_settles_it(site)
 
     at_a_site(work)
 

@@ -132,6 +132,7 @@ class KafkaPythonReader:
             request_timeout_ms=40_000,
             connections_max_idle_ms=60_000,
         )
+        self._consumer.bootstrap(refresh=True)  # an assignment beside a request may be forgotten
         self._consumer.assign([self._place])
         if start is not None:
             self._consumer.seek(self._place, start)

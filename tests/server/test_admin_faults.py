@@ -17,7 +17,15 @@ from broker.config.group import GroupSettings
 from broker.errors import ErrorCode, Refusal
 from broker.metastore import keys
 from broker.metastore.memory import MemoryMetastore
-from broker.ports import Condition, Delete, DiskFull, MetastoreFault, NewDirectory, Put
+from broker.ports import (
+    Condition,
+    Delete,
+    DiskFull,
+    MetastoreFault,
+    NewDirectory,
+    NoDescriptor,
+    Put,
+)
 from broker.runtime.clock import SystemClock
 from broker.runtime.disk import SystemDisk, SystemFile
 from broker.runtime.ids import SystemIds
@@ -50,6 +58,7 @@ class FillingDisk(SystemDisk):
     """Full once `creations_left` files or directories of logs were created."""
 
     creations_left = 10**9
+    fault: type[DiskFull] = DiskFull
 
     async def create(self, path: str) -> SystemFile:
         self.creations_left -= 1
@@ -62,7 +71,7 @@ class FillingDisk(SystemDisk):
         self.creations_left -= len(directories)
         await super().place_directories(parent, fitting)
         if len(fitting) < len(directories):
-            raise DiskFull(parent, "no space left on device")
+            raise self.fault(parent, "no space left on device")
 
 
 @asynccontextmanager
@@ -181,6 +190,26 @@ async def test_a_topic_that_does_not_fit_the_disk_is_not_there(
         node.disk.creations_left = 10**9
         await node.catalog.create_topic(WantedTopic("t", 4))
         await assert_all_agree(node, store)
+
+
+async def test_a_topic_for_which_no_descriptor_is_left_has_those_of_closed_segments_given_back(
+    tmp_path: Path,
+) -> None:
+    store = MemoryMetastore()
+    async with serving(tmp_path, store) as node:
+        assert isinstance(node.disk, FillingDisk)
+        await change(node, "create")
+        partition = node.partitions.get("t", 0)
+        assert partition is not None
+        await write_record(partition)
+        await partition.log.roll(node.clock.wall_ms())
+        closed = partition.log.segments[0]
+        assert closed.is_open, "whoever reads on finds it open"
+        node.disk.creations_left, node.disk.fault = 0, NoDescriptor
+        work = node.catalog.create_topic(WantedTopic("other", 1))
+        assert await refused(work) == ErrorCode.KAFKA_STORAGE_ERROR
+        assert not closed.is_open
+        assert partition.log.active.is_open
 
 
 async def test_a_topic_that_could_not_grow_for_a_full_disk_has_grown_by_the_next_change(

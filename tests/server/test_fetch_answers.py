@@ -17,7 +17,7 @@ from broker.runtime.disk import SystemDisk
 from broker.runtime.ids import SystemIds
 from broker.runtime.network import SystemNetwork
 from broker.runtime.worker import ProcessWorker
-from broker.server.fetch_answers import Answer, find, look_up, read
+from broker.server.fetch_answers import Answer, ends_of, find, look_up, read
 from broker.server.fetch_sessions import Wanted
 from broker.server.node import Broker
 from broker.server.partition import Partition
@@ -121,3 +121,28 @@ async def test_what_is_unusual_is_left_to_the_long_way(node: Broker) -> None:
     refused = long_way(node, wanted, MIB, at_least_one=True)
     assert refused is not None
     assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_only_who_would_be_told_nothing_is_parked_without_a_look(node: Broker) -> None:
+    partition = await topic(node)
+    await partition.delete_records(6)
+    parked_count = 0
+    for offset, epoch, fetched_epoch in product((-1, 0, 6, 79, 80, 81), (-1, 0, 1), (-1, 0, 1)):
+        wanted = Wanted("t", (0, epoch, offset, fetched_epoch, MIB))
+        answer = long_way(node, wanted, MIB, at_least_one=True)
+        assert answer is not None
+        says_nothing = not (answer.error_code or answer.is_urgent or len(answer.records))
+        ends = ends_of(node.partitions, [wanted, wanted])
+        assert ends == ([partition, partition] if says_nothing else None)
+        parked_count += says_nothing
+    assert parked_count == 4, "at the end, with both epochs right or not told"
+    at_end = Wanted("t", (0, -1, 80, -1, MIB))
+    assert ends_of(node.partitions, [at_end, Wanted("u", (0, -1, 80, -1, MIB))]) is None
+    assert ends_of(node.partitions, [at_end, Wanted("t", (0, -1, 79, -1, MIB))]) is None
+    partition.take_offline("a fault")
+    assert ends_of(node.partitions, [at_end]) is None
+
+
+async def test_nobody_at_a_delivery_window_is_parked_without_a_look(node: Broker) -> None:
+    await topic(node, **{"delivery.delay.ms": "1", "message.timestamp.type": "LogAppendTime"})
+    assert ends_of(node.partitions, [Wanted("t", (0, -1, 80, -1, MIB))]) is None

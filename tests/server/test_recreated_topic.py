@@ -65,6 +65,22 @@ def test_what_was_sent_behind_a_batch_that_the_gone_topic_refused_waits_for_it(
     assert [send(client, "again", sequence) for sequence in (2, 3, 4)] == [(0, 0), (0, 1), (0, 2)]
 
 
+def test_a_refused_batch_is_waited_for_by_the_topic_after_the_next_one_too(
+    client: WireClient,
+) -> None:
+    client.create_topic("twice")
+    assert send(client, "twice", 0) == (0, 0)
+    delete(client, "twice")
+    assert send(client, "twice", 1) == REFUSED
+    for _ in range(2):
+        client.create_topic("twice")
+        assert send(client, "twice", 2) == OUT_OF_ORDER
+        delete(client, "twice")
+    client.create_topic("twice")
+    assert send(client, "twice", 2) == OUT_OF_ORDER
+    assert [send(client, "twice", sequence) for sequence in (1, 2)] == [(0, 0), (0, 1)]
+
+
 def test_a_producer_that_gives_the_refused_batch_up_goes_on_in_its_next_epoch(
     client: WireClient,
 ) -> None:
@@ -74,9 +90,12 @@ def test_a_producer_that_gives_the_refused_batch_up_goes_on_in_its_next_epoch(
     assert send(client, "late", 0, epoch=1) == (0, 0)
 
 
-def test_a_batch_that_was_not_acknowledged_when_its_topic_went_is_waited_for_in_the_next_one() -> (
-    None
-):
+@pytest.mark.parametrize("is_offline", [False, True])
+def test_a_batch_that_was_not_acknowledged_when_its_topic_went_is_waited_for_in_the_next_one(
+    *, is_offline: bool
+) -> None:
+    offline, gone = ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
     async def scenario(cluster: Cluster) -> None:
         await cluster.prepare()
         answers: list[ErrorCode] = []
@@ -93,9 +112,13 @@ def test_a_batch_that_was_not_acknowledged_when_its_topic_went_is_waited_for_in_
         topic = cluster.broker.catalog.topic(TOPIC)
         assert topic is not None
         cluster.broker.turn.settle()  # written, and not synced yet
+        if is_offline:
+            partition = cluster.broker.partitions.get(TOPIC, 0)
+            assert partition is not None
+            partition.take_offline("a fault, after which somebody makes the topic anew")
         await cluster.broker.partitions.delete_topic(topic)
         await cluster.broker.catalog.delete_topic(topic.topic_id)
-        assert answers == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
+        assert answers == [offline if is_offline else gone] * 2
         await cluster.prepare()
         with pytest.raises(Refusal) as refused:
             stage(1)
@@ -122,3 +145,15 @@ def test_what_is_remembered_is_bounded_and_handed_over_once() -> None:
     another = ProducerStates(1_000)
     forsaken.hand_over("t", 0, another)
     assert another.find_duplicate(10, 0, 6, 6, 3) is None
+
+
+def test_what_was_sent_to_a_name_that_no_topic_may_have_takes_no_room() -> None:
+    forsaken = Forsaken()
+    forsaken.on_refused("t", 0, batch(5), 1)
+    for number in range(FORSAKEN_MAX):
+        forsaken.on_refused("ö" * 16_000 + str(number), 0, batch(0), 2)
+        forsaken.on_refused(f"{number}" + "t" * 249, 0, batch(0), 2)
+    producers = ProducerStates(1_000)
+    forsaken.hand_over("t", 0, producers)
+    with pytest.raises(Refusal, match="5 was refused and has not come again"):
+        producers.find_duplicate(PRODUCER, 0, 6, 6, 3)

@@ -176,6 +176,7 @@ def outcome(asks: list[Ask], plan: list[tuple[int, list[int]]]) -> dict[str, Any
     found: dict[str, Any] = {}
 
     async def scenario(cluster: Cluster) -> None:
+        cluster.host.image.faults.cold_read_probability = 0  # `stored` reads without waiting
         await create(cluster)
         peers = [await connected(cluster) for _ in range(3)]
         sequences: dict[tuple[str, int, int], int] = {}

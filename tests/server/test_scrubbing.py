@@ -78,6 +78,8 @@ def test_damage_is_found_in_the_background_and_known_after_a_restart(tmp_path: P
         spoil(path)
         wait_for(lambda: metric(broker, "hermes_damaged_ranges") == {label: 1.0})
         assert metric(broker, "hermes_damaged_offsets") == {label: 1.0}
+        # the gauge tells of it at once, the counter when the rest of the segment is read
+        wait_for(lambda: 'kind="read"' in metric(broker, "hermes_disk_faults_total"))
         assert metric(broker, "hermes_disk_faults_total")['kind="read"'] == 1
         told = re.search(r"seeks to offset (\d+)", broker.log_path.read_text())
         assert told is not None, "the log says how to go on"

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from broker.runtime.tasks import TaskScope
 from broker.simulator.loop import Process, SimulatedLoop, current_process
 
 Main = Callable[[SimulatedLoop], Coroutine[Any, Any, Any]]
@@ -195,3 +196,27 @@ def test_end_leaves_nothing_of_what_a_cleanup_starts() -> None:
     loop.end()
     (work,) = begun
     assert inspect.getcoroutinestate(work) == inspect.CORO_CLOSED  # else Python warns of it
+
+
+def test_what_a_killed_process_had_spawned_and_not_begun_is_closed_with_its_world() -> None:
+    loop = SimulatedLoop(Random(7))
+    spawned: list[Coroutine[Any, Any, None]] = []
+
+    async def work() -> None:
+        raise AssertionError("its process was killed before")
+
+    async def owner() -> None:
+        scope = TaskScope("owner")
+        await scope.start()
+        spawned.append(work())
+        scope.spawn(spawned[-1])
+        loop.kill(process)
+
+    async def main() -> None:
+        loop.spawn(process, owner())
+        await asyncio.sleep(1)
+
+    process = loop.add_process("victim")
+    loop.run_until_complete(main())
+    loop.end()
+    assert inspect.getcoroutinestate(spawned[0]) == inspect.CORO_CLOSED  # else Python warns of it

@@ -145,6 +145,11 @@ async def test_one_line_says_ready_and_sigterm_stops_demo_gateway_console_broker
     up.signal(signal.SIGTERM)
     assert await up.end() == 0
     assert (up.home / "order.txt").read_text().split() == ["demo", "gateway", "console", "broker"]
+    assert up.lines[-6:] == [
+        "stopping demo, gateway, console, broker (once more to kill) …",
+        *("demo: stopped", "gateway: stopped", "console: stopped", "broker: stopped"),
+        f"hermes up: all is stopped, the data is in {up.home / 'data'}",
+    ]
 
 
 async def test_a_killed_broker_is_started_again_and_the_reason_is_printed(up: Up) -> None:
@@ -239,6 +244,7 @@ async def test_a_second_signal_kills_children_that_do_not_stop(up: Up) -> None:
     assert is_alive(broker)
     up.signal(signal.SIGINT)
     assert await up.end(5) == 130
+    assert up.lines[-1] == "hermes up: killed broker"
     await until(lambda: not is_alive(broker))
 
 

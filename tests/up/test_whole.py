@@ -117,6 +117,7 @@ def test_it_serves_restarts_what_dies_and_stops_cleanly_under_load(whole: Whole)
     whole.process.send_signal(signal.SIGINT)
     assert whole.process.wait(60) == 0, whole.output()
     assert "killed" not in whole.output().rpartition("stopping")[2]
+    assert whole.output().endswith(f"hermes up: all is stopped, the data is in {whole.data}\n")
     for log in (whole.data / "logs").glob("*.log"):
         assert "Fatal" not in log.read_text(errors="replace"), log.read_text(errors="replace")
     assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []

@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -58,6 +60,20 @@ def test_a_stage_that_a_filter_emptied_is_no_failure_if_another_ran() -> None:
     full = stages.StageResult("browser", 0, 1.0, Tally(3, 0, 0))
     assert stages._summarize([empty, full], is_filtered=True) == 0
     assert stages._summarize([empty], is_filtered=True) == 1
+
+
+def test_a_stage_can_be_listed_without_its_services_and_is_no_failure() -> None:
+    done = subprocess.run(
+        [*(sys.executable, "-m", "broker", "test", "--stage", "services"), "--collect-only"],
+        cwd=TESTS.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "tests/console/test_tokens.py::" in done.stdout
+    assert "summary" not in done.stdout
 
 
 def test_an_unknown_step_or_stage_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -218,6 +218,21 @@ def test_fetch_request_with_any_byte_changed_reads_as_the_compiled_decoder_reads
             _assert_bytes_read_alike(version, memoryview(changed))
 
 
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+def test_fetch_request_of_too_many_partitions_is_malformed_however_many_topics_have_them(
+    version: int,
+) -> None:
+    for topics, count in ((1, 26_000), (3, 9_000), (100, 300)):
+        body = bytearray()
+        encoder(FetchRequest, version)(body, _consumer_fetch(version, topics, count))
+        with pytest.raises(MalformedMessage, match="more than 25000 array elements"):
+            decode_fetch(memoryview(body), 0, version)
+    for topics, count in ((1, 10_000), (1, 10_001), (2, 5_001), (100, 200)):
+        body = bytearray()
+        encoder(FetchRequest, version)(body, _consumer_fetch(version, topics, count))
+        _assert_bytes_read_alike(version, memoryview(body))
+
+
 def _consumer_fetch(version: int, topics: int, count: int) -> FetchRequest:
     partitions = [
         FetchPartition(partition=index, fetch_offset=2**40 + index, partition_max_bytes=1 << 20)

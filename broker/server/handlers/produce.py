@@ -8,9 +8,9 @@ answer, so an error closes the connection: the producer must notice.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from broker.errors import ErrorCode, Refusal
 from broker.model import AppendResult
@@ -45,6 +45,9 @@ _ZSTD_FROM: Final = 7
 _ATTRIBUTES_LOW_BYTE: Final = 22
 _COMPRESSION_MASK: Final = 0x07
 _ZSTD: Final = 4
+
+T = TypeVar("T")
+_new: Final = tuple.__new__  # what a NamedTuple's constructor calls, without its Python frame
 
 TRANSACTIONS_MISSING: Final = "this broker has no transactions yet: unset transactional.id"
 
@@ -246,17 +249,8 @@ class _SingleAnswer:
             self._answer(ProducedPartition(self._index, error, -1, -1, -1))
             self._slot.api_metrics.count_error(error)
             return
-        result = self.result
-        assert result is not None, "a batch is acknowledged after it was staged"
-        self._answer(
-            ProducedPartition(
-                self._index,
-                0,
-                result.base_offset,
-                result.log_append_time_ms,
-                result.log_start_offset,
-            )
-        )
+        assert self.result is not None, "a batch is acknowledged after it was staged"
+        self._answer(_produced(self._index, self.result))
 
     def refuse(self, refusal: Refusal) -> None:
         self._slot.api_metrics.count_error(refusal.code)
@@ -269,7 +263,7 @@ class _SingleAnswer:
                 [encode_response(PRODUCE, self._version, self._correlation_id, response)]
             )
             return
-        self._answer(ProducedPartition(self._index, refusal.code, -1, -1, -1))
+        self._answer(_refused_shortly(self._index, refusal))
 
     def _answer(self, answer: ProducedPartition) -> None:
         self._slot.complete(
@@ -328,40 +322,52 @@ class _Answers:
             self._answer()
 
     def _answer(self) -> None:
-        results = iter(self._results)
+        count_error = self._slot.api_metrics.count_error
         has_message = False
-        topics: list[tuple[str, list[ProducedPartition]]] = []
-        full: list[TopicProduceResponse] = []
+        for result in self._results:
+            if isinstance(result, Refusal):
+                count_error(result.code)
+                has_message = has_message or bool(result.message)
+        if has_message and self._version >= _MESSAGES_FROM:
+            response = ProduceResponse(
+                responses=[
+                    TopicProduceResponse(name=topic, partition_responses=answers)
+                    for topic, answers in self._each(_refused, _accepted)
+                ]
+            )
+            frame = encode_response(PRODUCE, self._version, self._correlation_id, response)
+        else:
+            frame = encode_produce_responses(
+                self._version, self._correlation_id, self._each(_refused_shortly, _produced)
+            )
+        self._slot.complete([frame])
+
+    def _each(
+        self, refused: Callable[[int, Refusal], T], accepted: Callable[[int, AppendResult], T]
+    ) -> list[tuple[str, list[T]]]:
+        """(topic, an answer for each of its batches)."""
+        results = iter(self._results)
+        topics = []
         for topic, indexes in self._topics:
-            answers, messages = [], []
+            answers = []
             for index in indexes:
                 result = next(results)
                 if isinstance(result, Refusal):
-                    self._slot.api_metrics.count_error(result.code)
-                    has_message = has_message or bool(result.message)
-                    answers.append(ProducedPartition(index, result.code, -1, -1, -1))
-                    messages.append(_refused(index, result))
+                    answers.append(refused(index, result))
                 else:
                     assert result is not None, "every batch was staged or refused"
-                    answers.append(
-                        ProducedPartition(
-                            index,
-                            0,
-                            result.base_offset,
-                            result.log_append_time_ms,
-                            result.log_start_offset,
-                        )
-                    )
-                    messages.append(_accepted(index, result))
+                    answers.append(accepted(index, result))
             topics.append((topic, answers))
-            full.append(TopicProduceResponse(name=topic, partition_responses=messages))
-        if has_message and self._version >= _MESSAGES_FROM:
-            frame = encode_response(
-                PRODUCE, self._version, self._correlation_id, ProduceResponse(responses=full)
-            )
-        else:
-            frame = encode_produce_responses(self._version, self._correlation_id, topics)
-        self._slot.complete([frame])
+        return topics
+
+
+def _produced(index: int, result: AppendResult) -> ProducedPartition:
+    base_offset, _, log_append_time_ms, log_start_offset, _ = result
+    return _new(ProducedPartition, (index, 0, base_offset, log_append_time_ms, log_start_offset))
+
+
+def _refused_shortly(index: int, refusal: Refusal) -> ProducedPartition:
+    return ProducedPartition(index, refusal.code, -1, -1, -1)
 
 
 def _refused(index: int, refusal: Refusal) -> PartitionProduceResponse:

@@ -24,6 +24,7 @@ from hermes_console.samples.snapshot import (
     by_attention,
 )
 from hermes_console.spans import SPANS, Line, Span, chart_lines, chart_points, requested_span
+from hermes_console.words import used_percent
 
 ATTENTION_ROWS_MAX: Final = 8
 SMOOTH_S: Final = 10
@@ -115,9 +116,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 def disk_share(disk: Disk) -> int | None:
     """Percent of the file system in use, 0 to 100; None when unknown."""
-    if disk.used_bytes is None or disk.free_bytes is None or not disk.used_bytes + disk.free_bytes:
-        return None
-    return round(100 * disk.used_bytes / (disk.used_bytes + disk.free_bytes))
+    return used_percent(disk.used_bytes, disk.free_bytes)
 
 
 def is_disk_scarce(disk: Disk) -> bool:

@@ -38,7 +38,10 @@ def member(bootstrap: str, topic: str, group: str) -> None:
         session_timeout_ms=6000,
         heartbeat_interval_ms=500,
     )
+    consumer.bootstrap(refresh=True)  # a subscription beside a request may be forgotten
     consumer.subscribe([topic], listener=Rebalances())
+    consumer.partitions_for_topic(topic)  # asks: a join before the metadata is made again at once,
+    # and such a join, if a poll ends in its middle, is never finished and sends no heartbeats
     leaving = leave_order()
     while not leaving.is_set():
         by_partition = consumer.poll(timeout_ms=200, max_records=500)

@@ -38,6 +38,8 @@ Sources are downloaded once and proved by their hash. A judge marked * has no so
 with tests on PyPI: it is taken by the commit's id from its public git repository, or a copy of it,
 which `HERMES_JUDGES_CONFLUENT_KAFKA` names. Another broker needs `node.id=0`, `num.partitions=4`,
 `group.min.session.timeout.ms=1000` and `group.initial.rebalance.delay.ms=0`, as the suites expect.
+One thing is changed in a client: kafka-python's readers subscribe after their first metadata;
+3.0.12 may forget one beside it, and may then read nothing for `metadata.max.age.ms`.
 
 ## Results
 

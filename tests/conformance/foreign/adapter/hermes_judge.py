@@ -16,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from kafka import KafkaConsumer
 
 BOOTSTRAP = os.environ["HERMES_JUDGE_BOOTSTRAP"]
 SCOPE: tuple[str, ...] = tuple(json.loads(Path(os.environ["HERMES_JUDGE_SCOPE"]).read_text()))
@@ -82,6 +83,26 @@ provide("confluent_kafka.avro")
 provide("confluent_kafka.schema_registry._async")
 provide("confluent_kafka.schema_registry._async.schema_registry_client")
 provide("test.service", ExternalService=RunningService, SpawnedService=object)
+
+
+def subscribe_when_bootstrapped() -> None:
+    """kafka-python's readers know the cluster before they subscribe.
+
+    Version 3.0.12 may forget topics that are named while a metadata request of its start is on its
+    way, and may read nothing for minutes: about once in a hundred starts, Apache Kafka 4.4 too.
+    """
+    construct = KafkaConsumer.__init__
+
+    def construct_then_subscribe(self: KafkaConsumer, *topics: str, **configs: object) -> None:
+        construct(self, **configs)
+        if topics:
+            self.bootstrap(refresh=True)
+            self.subscribe(topics)
+
+    KafkaConsumer.__init__ = construct_then_subscribe
+
+
+subscribe_when_bootstrapped()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
