@@ -224,6 +224,13 @@ def _open_without_a_sync(original: Any) -> Any:
     return classmethod(opened)
 
 
+def _settle_nothing(_original: Any) -> Any:
+    async def settle_writes(_recovery: _Recovery, _segment: Segment, _position: int) -> None:
+        """Nothing."""
+
+    return settle_writes
+
+
 def _trust_the_cache(_original: Any) -> Any:
     async def rewrite(_segment: Segment, _position: int) -> None:
         """Nothing."""
@@ -308,7 +315,10 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     ),
     "serve-recovered-tail": Mutation(
         "what recovery found is served before it is synced",
-        (Patch(PartitionLog, "open", _open_without_a_sync),),
+        (
+            Patch(PartitionLog, "open", _open_without_a_sync),
+            Patch(_Recovery, "_settle_writes", _settle_nothing),
+        ),
         {"double_crash": 1},
     ),
     "trust-cache-after-fault": Mutation(
