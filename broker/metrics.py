@@ -153,13 +153,19 @@ class Metrics:
     )
     sync_rounds_total: Counter = counter(
         "hermes_sync_rounds_total",
-        "Sync rounds of topics with durability=fsync: direct (file by file) or by syncfs.",
+        "Sync rounds of topics with durability=fsync: to the journal, direct (file by file) or by "
+        "syncfs.",
         ("way",),
     )
     synced_files_total: Counter = counter(
         "hermes_synced_files_total",
-        "Files that sync rounds made durable; divided by the rounds, the files of a round.",
+        "Files that sync rounds made durable, by the journal: whose records it took; divided by "
+        "the rounds, the files of a round.",
         ("way",),
+    )
+    journal_replayed_records_total: Counter = counter(
+        "hermes_journal_replayed_records_total",
+        "Records of the journal that this process's start found after a crash.",
     )
     sync_round_duration_seconds: Histogram = histogram(
         "hermes_sync_round_duration_seconds",

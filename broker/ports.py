@@ -116,6 +116,26 @@ class OutsideReader(Protocol):
         """At most `size` bytes, fewer only at the file's end. Raises OSError."""
 
 
+class RingFile(Protocol):
+    """One file of a fixed size that is written past the page cache, one write at a time."""
+
+    @property
+    def size(self) -> int:
+        """Bytes; they never change."""
+
+    @property
+    def buffer(self) -> memoryview:
+        """What the next `write` writes. Filled by the caller, not while a write is under way."""
+
+    async def write(self, position: int, size: int) -> None:
+        """The first `size` bytes of `buffer` are durable at `position`; both are multiples of 4096.
+        A crash leaves any blocks of it. Raises DiskFault: then the file holds anything there.
+        """
+
+    def close(self) -> None:
+        """Never waits for the device."""
+
+
 class NewDirectory(NamedTuple):
     """A directory that does not exist yet, and the small files in it: name and content."""
 
@@ -192,6 +212,12 @@ class Disk(Protocol):
         """What was written to the tree before the call, all its names too, is durable (syncfs).
 
         Raises DiskFault: the state of every file that was not synced is unknown for good.
+        """
+
+    async def open_ring(self, path: str) -> RingFile:
+        """The file at `path`, made of zeros, durable with its name, when it is missing or has
+        another size than this disk's rings. Raises DiskFull; DiskFault, also where the system has
+        no such files.
         """
 
     async def unlink(self, path: str) -> None:

@@ -86,7 +86,7 @@ async def recover(
     entries = disk.list_directory(directory)
     listing = names.sort_out(entries)
     await _finish_what_was_under_way(disk, directory, listing)
-    snapshot = _newest_snapshot(disk, directory, listing.snapshots)
+    snapshot = newest_snapshot(disk, directory, listing.snapshots)
     segments = [Segment(disk, directory, base) for base in listing.segments]
     for segment in segments:
         segment.unchecked_below = UNCHECKED
@@ -439,7 +439,8 @@ async def clear_next(disk: Disk, directory: str) -> None:
         await disk.unlink(path)
 
 
-def _newest_snapshot(disk: Disk, directory: str, offsets: list[int]) -> Snapshot | None:
+def newest_snapshot(disk: Disk, directory: str, offsets: list[int]) -> Snapshot | None:
+    """The last whole one of those at `offsets`, which ascend."""
     for offset in reversed(offsets):
         try:
             snapshot = decode_snapshot(

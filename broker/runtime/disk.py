@@ -28,6 +28,7 @@ from broker.runtime.freeing import remove_tree_in_steps, unlink, unlink_in_steps
 from broker.runtime.linux import has_honest_syncfs, sync_file_system
 from broker.runtime.new_directories import open_directory, place_directories
 from broker.runtime.outside_reader import FileReader
+from broker.runtime.ring_file import RING_BYTES, SystemRing, fill_ring
 from broker.runtime.sync_threads import SyncThreads
 from broker.runtime.writeback import AHEAD_BYTES, Writeback, WritebackThread
 
@@ -41,6 +42,8 @@ SYNC_THREADS: Final = 4
 """Syncs of files at a time; they have threads of their own, so that none waits for a deletion."""
 IOVEC_MAX: Final = 1024
 """Buffers in one writev (Linux's UIO_MAXIOV)."""
+NEW_RING: Final = ".new"
+"""Ends the name of a ring until it is complete."""
 WARM_READ_BYTES: Final = 1 << 20
 """Size of the scratch buffer for warm reads; a bigger read goes in steps of it."""
 
@@ -166,6 +169,15 @@ class SystemDisk:
         own = [file for file in files if isinstance(file, SystemFile)]
         assert len(own) == len(files), "files of this disk"
         return await self._rounds.run([file.sync_here for file in own])
+
+    async def open_ring(self, path: str) -> SystemRing:
+        if not self.exists(path) or self.file_size(path) != RING_BYTES:
+            aside = f"{path}{NEW_RING}"
+            await self.run_write(path, fill_ring, self._at(aside))
+            self.rename(aside, path)
+            await self.sync_directory(path.rpartition("/")[0])
+        with _mapped(path):
+            return SystemRing(path, self._at(path))
 
     async def let_syncs_pass(self) -> None:
         """Before a read of the device: what is being synced goes first, or a consumer that reads

@@ -36,6 +36,7 @@ from broker.runtime.tasks import TaskScope
 from broker.server.catalog import Catalog
 from broker.server.fetch_sessions import FetchSessions
 from broker.server.groups import GroupCoordinator
+from broker.server.journal import Journal
 from broker.server.limits import (
     FETCH_MEMORY_BYTES,
     FETCH_MEMORY_SHARE,
@@ -118,7 +119,8 @@ class Broker:
         self.scrubbing = Scrubbing(self)
         self.space = DiskSpace(self)
         self.openings = Openings(worker, self.metrics)
-        self.sync_rounds = SyncRounds(disk, clock, self.metrics, self.turn)
+        self.journal = Journal(disk, clock, ids, self.metrics, self.spawn)
+        self.sync_rounds = SyncRounds(disk, clock, self.metrics, self.turn, self.journal)
         self.synced_ends = SyncedEnds(self)
         self.partitions = PartitionRegistry(self)
         self.catalog = Catalog(self)
@@ -156,6 +158,7 @@ class Broker:
         await self._tasks.close()
         self.turn.settle()
         self.deadlines.close()
+        await self.sync_rounds.settle()
         await self.partitions.close()
         _log.info("stopped", node_id=self.node_id)
 
@@ -181,6 +184,7 @@ class Broker:
         await prepare_directories(self.disk)
         await self.catalog.load()
         self.synced_ends.load()
+        await self.journal.replay()
         opened = await self.partitions.open_logs(self.catalog.topics())
         known: dict[tuple[bytes, int], int] = {
             (found.topic.topic_id, found.partition): found.log.latest_epoch

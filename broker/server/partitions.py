@@ -331,6 +331,7 @@ class PartitionRegistry:
         """
         directory = partition_directory(topic.name, index)
         disk = self._broker.disk
+        self._broker.journal.check(directory, (bytes(topic.topic_id), index))
         names = disk.list_directory(directory)
         is_owned = PARTITION_FILE in names or any(name.endswith(LOG) for name in names)
         if is_owned and read_identity(disk, directory).topic_id != topic.topic_id:

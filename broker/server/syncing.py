@@ -1,11 +1,12 @@
 """Sync rounds: one sync for everything that was written since the last one (group commit).
 
 A partition with `durability=fsync` is added when it was written to; one round at a time takes all
-that came while the round before it ran. Up to `DIRECT_FILES_MAX` files are synced one by one
-beside each other, more by one `syncfs` of the data directory's file system. What a round has made
-durable is published when it is over. The first fault takes its partition offline, after `syncfs`
-every partition of the round, and then there is no other `syncfs`: the next sync of the same file
-would say that all is well.
+that came while the round before it ran. A round that brings little is written to the journal. Of
+others up to `DIRECT_FILES_MAX` files are synced one by one beside each other, more by one `syncfs`
+of the data directory's file system; when the journal is full, a round syncs the files of all that
+it holds. What a round has made durable is published when it is over. The first fault of a file
+takes its partition offline, after `syncfs` every partition of the round, and then there is no other
+`syncfs`: the next sync of the same file would say that all is well.
 
 Not here: what has to be synced of a log (`PartitionLog.begin_sync`), whom that answers
 (`Partition.on_synced`). No task, thread or wait of a request's own.
@@ -24,6 +25,7 @@ from broker.log.partition_log import PartitionLog
 from broker.measures import Distribution, Value
 from broker.metrics import Metrics
 from broker.ports import Clock, Disk, DiskFault, DiskFile, NoDescriptor
+from broker.server.journal import Journal
 from broker.server.partition import Partition
 from broker.server.turn import Turn
 
@@ -38,6 +40,7 @@ than a millisecond. A fetch that waits for many is answered with what one step h
 DESCRIPTOR_ATTEMPTS_MAX: Final = 100
 DESCRIPTOR_PAUSE_MS: Final = 100
 DIRECT: Final = "direct"
+JOURNAL: Final = "journal"
 WHOLE: Final = "syncfs"
 
 T = TypeVar("T")
@@ -56,8 +59,11 @@ class Due(NamedTuple):
 class SyncRounds:
     """The one who syncs for all partitions of a broker. `run` is its task."""
 
-    def __init__(self, disk: Disk, clock: Clock, metrics: Metrics, turn: Turn) -> None:
+    def __init__(
+        self, disk: Disk, clock: Clock, metrics: Metrics, turn: Turn, journal: Journal
+    ) -> None:
         self._disk = disk
+        self._journal = journal
         self._clock = clock
         self._metrics = metrics
         self._turn = turn
@@ -89,7 +95,24 @@ class SyncRounds:
                 for partition in dirty:
                     partition.take_offline(f"broken invariant: {error}")
 
+    async def settle(self) -> None:
+        """After `run`, at a stop: the files have what the journal has, and it ends."""
+        owed = await self._begin(list(self._journal.owed))
+        self._journal.restart(each.partition for each in await self._sync_files(owed))
+        await self._journal.end()
+
     async def _round(self, partitions: Sequence[Partition]) -> None:
+        due = await self._begin(partitions)
+        if not due:
+            return
+        began_ms = self._clock.monotonic_ms()
+        synced = await self._sync(due)
+        ended_ms = self._clock.monotonic_ms()
+        self._waits = waits_for_more(ended_ms - began_ms, ended_ms - self._added_ms)
+        await self._publish(synced)
+
+    async def _begin(self, partitions: Sequence[Partition]) -> list[Due]:
+        """What a sync that begins now will have made durable of those that are not offline."""
         due: list[Due] = []
         for step in _steps(partitions):
             if due:
@@ -98,18 +121,37 @@ class SyncRounds:
                 begun = partition.begin_sync()
                 if begun is not None:
                     due.append(Due(partition, *begun))
+        return due
+
+    async def _sync(self, due: list[Due]) -> list[Due]:
+        """Those that are durable now; the others are offline."""
+        journal = self._journal
+        entries = journal.entries_of(due)
+        if entries is None:
+            return await self._sync_files(due)
+        if journal.has_room(entries):
+            began_ms = self._clock.monotonic_ms()
+            if await journal.write(due, entries):
+                self._count(JOURNAL, len(due), self._clock.monotonic_ms() - began_ms)
+                return [each for each in due if each.log.finish_sync(each.mark)]
+        taken = {each.partition for each in due}
+        owed = [partition for partition in journal.owed if partition not in taken]
+        synced = await self._sync_files([*due, *await self._begin(owed)])
+        journal.restart(each.partition for each in synced)
+        return synced
+
+    async def _sync_files(self, due: Sequence[Due]) -> list[Due]:
+        """As `_sync`, each by its file."""
         if not due:
-            return
+            return []
         file_count = sum(each.mark.file_count for each in due)
         can_sync_all = self._may_sync_all and self._disk.has_sync_all
         is_direct = file_count <= DIRECT_FILES_MAX or not can_sync_all
         began_ms = self._clock.monotonic_ms()
         synced = await (self._sync_directly(due) if is_direct else self._sync_whole(due))
-        ended_ms = self._clock.monotonic_ms()
-        elapsed_ms = ended_ms - began_ms
-        self._waits = waits_for_more(elapsed_ms, ended_ms - self._added_ms)
+        elapsed_ms = self._clock.monotonic_ms() - began_ms
         self._count(DIRECT if is_direct else WHOLE, file_count, elapsed_ms)
-        await self._publish(synced)
+        return synced
 
     def _count(self, way: str, file_count: int, elapsed_ms: float) -> None:
         """In the metrics; a way that was never gone has none."""

@@ -39,6 +39,8 @@ MUST_HAPPEN: Final = (
     "old batches asked again",
     "big batches",
     "poisoned batches refused",
+    "journal writes",
+    "records replayed from the journal",
     "records acknowledged",
     "records delivered by the client",
     "records read",

@@ -9,16 +9,17 @@ the checker.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, cast
 
 from broker.config.topic import TopicSettings
 from broker.coordinators.group import offsets
 from broker.errors import ErrorCode, Refusal
-from broker.log import checking, compaction, lookup, recovery
+from broker.log import checking, compaction, journal_replay, lookup, recovery
 from broker.log.checkpoint import Checkpoints, SyncMark
 from broker.log.index import SegmentIndex, Times
+from broker.log.journal import JournalEntry, JournalRecord
 from broker.log.key_map import NO_KEY, KeyMap
 from broker.log.partition_log import PartitionLog
 from broker.log.producers import ProducerStates
@@ -33,6 +34,7 @@ from broker.server import fetch_answers, fetching, partition
 from broker.server.connection import Connection
 from broker.server.delivery import DeliveryWindow
 from broker.server.groups.shard import RunningShard
+from broker.server.journal import Journal
 from broker.server.openings import Openings
 from broker.server.partition import Partition
 from broker.server.producer_ids import BLOCK_SIZE, ProducerIds
@@ -231,6 +233,47 @@ def _settle_nothing(_original: Any) -> Any:
     return settle_writes
 
 
+def _replay_nothing(_original: Any) -> Any:
+    async def run(_replay: journal_replay._Replay, _records: list[JournalRecord]) -> None:
+        """Nothing."""
+
+    return run
+
+
+def _begin_the_journal_anew_at_once(original: Any) -> Any:
+    def has_room(self: Journal, entries: Sequence[JournalEntry]) -> bool:
+        if not original(self, entries) and self._ring is not None:
+            self.owed.clear()
+            self.restart(())
+        return bool(original(self, entries))
+
+    return has_room
+
+
+def _forget_who_failed(original: Any) -> Any:
+    def restart(self: Journal, _synced: Iterable[Partition]) -> None:
+        original(self, list(self.owed))
+
+    return restart
+
+
+def _answer_before_the_journal(original: Any) -> Any:
+    async def write(self: Journal, due: Sequence[Any], entries: Sequence[JournalEntry]) -> bool:
+        writing = asyncio.get_running_loop().create_task(original(self, due, entries))
+        self.__dict__.setdefault("late_writes", []).append(writing)
+        return True
+
+    return write
+
+
+def _replay_from_the_beginning(original: Any) -> Any:
+    def floor(self: Any, *arguments: Any) -> None:
+        original(self, *arguments)
+        self.floor = (-1, 0)
+
+    return floor
+
+
 def _trust_the_cache(_original: Any) -> Any:
     async def rewrite(_segment: Segment, _position: int) -> None:
         """Nothing."""
@@ -320,6 +363,32 @@ MUTATIONS: Final[dict[str, Mutation]] = {
             Patch(_Recovery, "_settle_writes", _settle_nothing),
         ),
         {"double_crash": 1},
+    ),
+    "forget-journal": Mutation(
+        "what is in the journal alone is not written back after a crash",
+        (Patch(journal_replay._Replay, "run", _replay_nothing),),
+        {"power_cut": 2},
+    ),
+    "overwrite-journal": Mutation(
+        "the journal begins anew before its logs' files were synced",
+        (Patch(Journal, "has_room", _begin_the_journal_anew_at_once),),
+        {"power_cut": 2},
+    ),
+    "ack-before-journal": Mutation(
+        "the answer leaves before the journal has the record",
+        (Patch(Journal, "write", _answer_before_the_journal),),
+        {"power_cut": 2, "slow_disk": 1},
+    ),
+    "forget-failed-log": Mutation(
+        "the journal begins anew although a log's file could not be synced",
+        (Patch(Journal, "restart", _forget_who_failed),),
+        {"broken_disk": 3, "power_cut": 1},
+    ),
+    "replay-all": Mutation(
+        "what a log's file has for certain is written anew from the journal, over what a cleaning "
+        "made of it",
+        (Patch(journal_replay._Target, "__init__", _replay_from_the_beginning),),
+        {"kill": 2, "power_cut": 1},
     ),
     "trust-cache-after-fault": Mutation(
         "what could not be synced is taken for stored after a restart, because it can be read",

@@ -98,6 +98,7 @@ def run_seed(seed: int, mix: Mapping[str, int] | None = None) -> Outcome:
         world.counters["events"] = world.loop.event_count
         world.counters["bytes delivered"] = world.fabric.bytes_delivered
         world.counters["appends"] = scenario.host.image.append_count
+        world.counters["journal writes"] = scenario.host.image.ring_writes
         world.counters["disk faults"] = scenario.host.image.fault_count
         world.counters["bits flipped"] = scenario.nemesis.rot.flip_count
         world.counters["index files spoilt"] = scenario.nemesis.rot.index_count

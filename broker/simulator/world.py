@@ -44,6 +44,7 @@ RESTART_AFTER_EXIT_S: Final = 1.0
 START_S_MAX: Final = 60.0
 """A start takes less, whatever the disk does."""
 STOP_S_MAX: Final = 30.0
+SMALL_ROUNDS_BEFORE_JOURNAL: Final = 5
 INVARIANT_INTERVAL_S: Final = 0.2
 
 
@@ -228,6 +229,7 @@ class BrokerHost:
             node.ids,
             SimulatedWorker(node.random, faults),
         )
+        self.broker.journal.rounds_before = SMALL_ROUNDS_BEFORE_JOURNAL
         self.world.counters["broker starts"] += 1
         self.world.loop.spawn(process, self._run(self.broker, process), name="broker")
         self.world.loop.call_in(
@@ -275,6 +277,7 @@ class BrokerHost:
         for name, metric in {
             "segments rolled": metrics.segments_rolled_total,
             "bytes deleted by retention": metrics.retention_deleted_bytes_total,
+            "records replayed from the journal": metrics.journal_replayed_records_total,
             "generations of groups": metrics.group_rebalances_total,
         }.items():
             self.world.counters[name] += int(sum(each.value for each in metric.children.values()))

@@ -1,0 +1,224 @@
+"""The journal of one broker: which rounds of syncs go there, and when it begins anew.
+
+Not here: what a record looks like (`broker.log.journal`), what a start does with what it finds
+(`broker.log.journal_replay`), the rounds (`syncing`). Invariants: whatever was published because
+the journal has it stays in the journal until its log's file was synced; a journal with the records
+of a log that failed is kept for the next start. Where the system has no file for it, or after the
+first fault, every round syncs files, as if there were none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from broker.log.journal import (
+    FILE,
+    FIRST_RECORD,
+    NO_RUN,
+    JournalEntry,
+    JournalHead,
+    blocks_of,
+    encode_head,
+    record_size,
+    write_record,
+)
+from broker.log.journal_replay import replay
+from broker.log.synced_ends import LogKey
+from broker.metrics import Metrics
+from broker.ports import Clock, Disk, DiskFault, DiskFull, IdSource, RingFile, Spawn
+
+if TYPE_CHECKING:
+    from broker.server.partition import Partition
+    from broker.server.syncing import Due
+
+ROUND_BYTES_MAX: Final = 48 * 1024
+"""Of records that go to the journal in one round. They are written twice: more is not worth it."""
+LOGS_MAX: Final = 32
+"""In one record: with the longest names it fits the buffer of a ring."""
+ROUNDS_BEFORE: Final = 100
+"""Small rounds until the journal is begun: who never has them needs none."""
+RETRY_MS: Final = 60_000
+"""After there was no room for it."""
+
+_log = structlog.get_logger("hermes.journal")
+
+
+class Journal:
+    """See the module. `replay` comes before any log is opened."""
+
+    def __init__(
+        self, disk: Disk, clock: Clock, ids: IdSource, metrics: Metrics, spawn: Spawn
+    ) -> None:
+        self._disk = disk
+        self._clock = clock
+        self._ids = ids
+        self._metrics = metrics
+        self._spawn = spawn
+        self._ring: RingFile | None = None
+        self._head: JournalHead | None = None
+        self._next = FIRST_RECORD
+        self._sequence = 0
+        self._small_rounds = 0
+        self._may_begin = True
+        self._begins_at_ms = 0.0
+        self.rounds_before = ROUNDS_BEFORE
+        self.owed: dict[Partition, None] = {}
+        """Whose files may lack what the journal has."""
+        self._failed: dict[LogKey, str] = {}
+
+    async def replay(self) -> None:
+        """Write to the logs' files what the last process left. Raises DiskFault when the journal
+        cannot be read: records that were acknowledged may be in it alone.
+        """
+        found = await replay(self._disk)
+        for note in found.notes:
+            _log.error("the journal could not be used whole", note=note)
+        if found.failed:
+            _log.error("the journal is kept for the next start", partitions=len(found.failed))
+        if found.record_count:
+            _log.info("replayed the journal", records=found.record_count, bytes=found.byte_count)
+        self._metrics.journal_replayed_records_total.add(found.record_count)
+        self._failed = found.failed
+        self._may_begin = not found.failed
+        self._head = found.head
+
+    def check(self, directory: str, key: LogKey) -> None:
+        """Raises DiskFault when the log's records in the journal could not be written back: it must
+        not be opened.
+        """
+        if key in self._failed:
+            raise DiskFault(directory, self._failed[key])
+
+    def _note_small_round(self) -> None:
+        """A round was small enough for the journal: begin it when there were many."""
+        self._small_rounds += 1
+        if (
+            self._small_rounds >= self.rounds_before
+            and self._may_begin
+            and self._clock.monotonic_ms() >= self._begins_at_ms
+        ):
+            self._may_begin = False
+            self._spawn(self._begin())
+
+    async def _begin(self) -> None:
+        """Make the file, and this process's run of it; without success there is no journal."""
+        ring: RingFile | None = None
+        try:
+            ring = await self._disk.open_ring(FILE)
+            turn = 0 if self._head is None else self._head.turn + 1
+            await self._write_head(ring, JournalHead(self._ids.uuid(), turn))
+        except BaseException as error:
+            if ring is not None:
+                ring.close()
+            if not isinstance(error, DiskFault):
+                raise
+            if isinstance(error, DiskFull):  # there may be room later
+                self._begins_at_ms = self._clock.monotonic_ms() + RETRY_MS
+                self._may_begin = True
+            _log.warning("no journal: small synced writes take longer", fault=str(error))
+            return
+        self._ring = ring
+
+    def entries_of(self, due: Sequence[Due]) -> list[JournalEntry] | None:
+        """What a round writes to the journal; None when it is not for the journal."""
+        if len(due) > LOGS_MAX:
+            return None
+        size = 0
+        for _, log, mark, _ in due:
+            synced = log.checkpoints.synced
+            length = mark.position - synced.position
+            size += length
+            if (
+                length < 0
+                or size > ROUND_BYTES_MAX
+                or synced.segment_base != mark.segments[-1].base_offset
+                or not log.checkpoints.needs_one_file(mark)
+            ):
+                return None
+        if self._ring is None:
+            self._note_small_round()
+            return None
+        entries = [_entry_of(each) for each in due]
+        found = [entry for entry in entries if entry is not None]
+        return found if len(found) == len(due) else None
+
+    def has_room(self, entries: Sequence[JournalEntry]) -> bool:
+        """False when the journal is at its end, or was given up: the files of all that is owed are
+        to be synced, then `restart`.
+        """
+        ring = self._ring
+        return ring is not None and self._next + blocks_of(record_size(entries)) <= ring.size
+
+    async def write(self, due: Sequence[Due], entries: Sequence[JournalEntry]) -> bool:
+        """Whether they are durable now, in the journal. After a fault there is no journal any more:
+        the files of all that is owed are to be synced.
+        """
+        ring, head = self._ring, self._head
+        assert ring is not None, "asked without a journal"
+        assert head is not None, "a journal that was begun has a head"
+        self._sequence += 1
+        size = blocks_of(write_record(ring.buffer, head.run, self._sequence, entries))
+        position, self._next = self._next, self._next + size
+        for each in due:
+            self.owed[each.partition] = None
+        try:
+            await ring.write(position, size)
+        except DiskFault as fault:
+            _log.error("the journal failed: syncing files goes on", fault=str(fault))
+            self.give_up()
+            return False
+        return True
+
+    def restart(self, synced: Iterable[Partition]) -> None:
+        """The files of `synced` have what the journal has; it begins anew when that is true of all
+        that is owed. A log that failed keeps it, for the next start, as it is.
+        """
+        for partition in synced:
+            self.owed.pop(partition, None)
+        for partition in [each for each in self.owed if each.is_deleted]:
+            del self.owed[partition]
+        if not self.owed:
+            self._next = FIRST_RECORD
+        elif self._ring is not None:
+            _log.error("the journal is kept for the next start", partitions=len(self.owed))
+            self.give_up()
+
+    def give_up(self) -> None:
+        """Write nothing more to it, and leave it for the next start."""
+        if self._ring is not None:
+            self._ring.close()
+            self._ring = None
+
+    async def end(self) -> None:
+        """At a clean stop, when nothing is owed any more: the next start need not look."""
+        ring, head = self._ring, self._head
+        if ring is not None and head is not None and not self.owed:
+            try:
+                await self._write_head(ring, JournalHead(NO_RUN, head.turn + 1))
+            except DiskFault as fault:
+                _log.error("the journal could not be ended", fault=str(fault))
+        self.give_up()
+
+    async def _write_head(self, ring: RingFile, head: JournalHead) -> None:
+        content = encode_head(head)
+        ring.buffer[: len(content)] = content
+        await ring.write(head.position, len(content))
+        self._head = head
+
+
+def _entry_of(due: Due) -> JournalEntry | None:
+    """What is not synced of a log; None when it cannot be read at once."""
+    partition, log, mark, _ = due
+    _, base, position = log.checkpoints.synced
+    length = mark.position - position
+    try:
+        content = mark.segments[-1].file().read(position, length)
+    except (DiskFault, FileNotFoundError):
+        return None
+    if content is None or len(content) != length:
+        return None
+    topic_id = bytes(partition.topic_id)
+    return JournalEntry(topic_id, partition.index, partition.topic, base, position, content)
