@@ -34,6 +34,7 @@ from tests.faults.power_clients import (
     TopicMaker,
     read_everything,
 )
+from tests.faults.scrape import metric
 from tests.support.broker_process import BrokerProcess
 from tests.support.wire_client import WireClient
 
@@ -114,6 +115,8 @@ class PowerCuts:
         if number % 5 == 0:
             self._start_and_cut(ledger)
         self._broker.start()
+        replayed = metric(self._broker, "hermes_journal_replayed_records_total")
+        ledger.count("records replayed from the journal", int(replayed or 0))
 
     def _cut(self, ledger: Ledger) -> None:
         self._stop(ledger)
