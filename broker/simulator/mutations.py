@@ -266,14 +266,6 @@ def _answer_before_the_journal(original: Any) -> Any:
     return write
 
 
-def _replay_from_the_beginning(original: Any) -> Any:
-    def floor(self: Any, *arguments: Any) -> None:
-        original(self, *arguments)
-        self.floor = (-1, 0)
-
-    return floor
-
-
 def _trust_the_cache(_original: Any) -> Any:
     async def rewrite(_segment: Segment, _position: int) -> None:
         """Nothing."""
@@ -383,12 +375,6 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         "the journal begins anew although a log's file could not be synced",
         (Patch(Journal, "restart", _forget_who_failed),),
         {"broken_disk": 3, "power_cut": 1},
-    ),
-    "replay-all": Mutation(
-        "what a log's file has for certain is written anew from the journal, over what a cleaning "
-        "made of it",
-        (Patch(journal_replay._Target, "__init__", _replay_from_the_beginning),),
-        {"kill": 2, "power_cut": 1},
     ),
     "trust-cache-after-fault": Mutation(
         "what could not be synced is taken for stored after a restart, because it can be read",
