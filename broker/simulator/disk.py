@@ -17,7 +17,6 @@ from enum import Enum
 from random import Random
 from typing import Final, NamedTuple
 
-from broker.log.journal import BLOCK_BYTES
 from broker.ports import ASIDE, Buffer, DiskFault, DiskFile, DiskFull, NewDirectory
 from broker.simulator.inodes import (
     Directory,
@@ -28,14 +27,12 @@ from broker.simulator.inodes import (
     copy_node,
 )
 from broker.simulator.loop import Process, ProcessKilled, SimulatedLoop
+from broker.simulator.ring import RING_BYTES, SimulatedRing
 
 TOTAL_BYTES: Final = 1 << 40
 LATENCY_S_MAX: Final = 0.01
 """Of an operation that waits for a device without faults."""
 OPEN_FILES_MAX: Final = 1 << 20
-RING_BYTES: Final = 40 * BLOCK_BYTES
-"""So small that it is often full."""
-RING_BUFFER_BYTES: Final = 16 * BLOCK_BYTES
 LOST_NAME_PROBABILITY: Final = 0.2
 """At a power cut: each unsynced change of names is the first lost one of its directories."""
 
@@ -577,33 +574,6 @@ class SimulatedFile:
     def _check_open(self) -> None:
         if self._is_closed and self._disk.process.is_alive:
             raise DiskFault(self._path, "Bad file descriptor")
-
-
-class SimulatedRing:
-    """Implements `ports.RingFile`. A crash in a write leaves its first blocks, or none of them."""
-
-    def __init__(self, disk: SimulatedDisk, path: str, inode: Inode) -> None:
-        self._disk = disk
-        self._path = path
-        self._inode = inode
-        self.size = len(inode.content)
-        self.buffer = memoryview(bytearray(RING_BUFFER_BYTES))
-
-    async def write(self, position: int, size: int) -> None:
-        content = bytes(self.buffer[:size])
-        first = self._disk.image.random.randint(0, size // BLOCK_BYTES) * BLOCK_BYTES
-        for begin, end in ((0, first), (first, size)):
-            await self._disk.pause()
-            self._disk.check_error(self._path)
-            if self._disk.process.is_alive:
-                self._inode.content[position + begin : position + end] = content[begin:end]
-                self._inode.synced[position + begin : position + end] = content[begin:end]
-                self._disk.image.note_change()
-        self._disk.image.ring_writes += 1
-        self._disk.loop.mix(zlib.crc32(content))
-
-    def close(self) -> None:
-        """Nothing is kept open."""
 
 
 async def _fault_of_sync(file: DiskFile) -> DiskFault | None:
