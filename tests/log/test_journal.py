@@ -8,7 +8,7 @@ from struct import pack
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.log.config import LogConfig
@@ -102,6 +102,7 @@ def journal_of(content: bytes, rounds: list[Round], run: bytes = RUN) -> bytes:
 # bytes
 
 
+@settings(deadline=None)
 @given(ENTRIES, st.integers(0, 2**64 - 1))
 def test_a_record_says_what_was_written(entries: list[JournalEntry], sequence: int) -> None:
     content = memoryview(record_of(entries, sequence))
@@ -112,6 +113,7 @@ def test_a_record_says_what_was_written(entries: list[JournalEntry], sequence: i
     assert find_record(content, 8192, OTHER_RUN) is None, "of another process"
 
 
+@settings(deadline=None)
 @given(ENTRIES, st.data())
 def test_a_record_that_is_not_whole_is_none(
     entries: list[JournalEntry], data: st.DataObject
