@@ -4,6 +4,7 @@ and used, a second cluster is added; both themes, phones, accessibility.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.async_playwright import Axe
-from playwright.async_api import Browser, BrowserContext, Page, expect
+from playwright.async_api import Browser, BrowserContext, Page, Route, expect
 
 from tests.browser.conftest import Installation, Watched
 from tests.browser.test_topics import forgive, new_name
@@ -35,10 +36,17 @@ PAGES = {
 }
 TARGET_PX = 24
 SOON_MS = 90_000
+COPIED_MS = 2_000
+"""How long the console says that something was copied."""
 
 
 async def secret_of(page: Page) -> str:
     return await page.locator("[data-secret]").inner_text()
+
+
+async def stop_time(page: Page) -> None:
+    """Of a page whose clock is installed: what it shows for a while stays until `run_for`."""
+    await page.clock.pause_at(await page.evaluate("Date.now()") / 1_000 + 1)
 
 
 async def test_viewer_signs_in_by_link_sees_and_is_refused(
@@ -89,6 +97,7 @@ async def test_token_is_made_copied_used_and_revoked(
     context: BrowserContext, browser: Browser, installation: Installation, page: Page
 ) -> None:
     await context.grant_permissions(["clipboard-read", "clipboard-write"])
+    await page.clock.install()
     name = new_name("report")
     await page.goto(PAGES["profile"])
     await page.get_by_role("link", name="New token").click()
@@ -96,9 +105,13 @@ async def test_token_is_made_copied_used_and_revoked(
     await page.get_by_role("button", name="Make the token").click()
     await expect(page.get_by_text("The token is made.")).to_be_visible()
     secret = await secret_of(page)
+    await stop_time(page)  # "Copied" is shown for two seconds
     await page.get_by_role("button", name="Copy").first.click()
     await expect(page.get_by_role("button", name="Copied")).to_be_visible()
     assert await page.evaluate("navigator.clipboard.readText()") == secret
+    await page.clock.run_for(COPIED_MS)
+    await expect(page.get_by_role("button", name="Copied")).to_have_count(0)
+    await page.clock.resume()
 
     script = await browser.new_context(base_url=installation.console)
     headers = {"Authorization": f"Bearer {secret}"}
@@ -114,6 +127,59 @@ async def test_token_is_made_copied_used_and_revoked(
     await expect(row.get_by_text("Revoked")).to_be_visible()
     assert (await script.request.get("/api/admin/v1/me", headers=headers)).status == 401
     await script.close()
+
+
+async def test_button_to_copy_cannot_be_used_before_its_script(
+    context: BrowserContext, page: Page
+) -> None:
+    await context.grant_permissions(["clipboard-read", "clipboard-write"])
+    is_wanted = asyncio.Event()
+
+    async def come_late(route: Route) -> None:
+        await is_wanted.wait()
+        await route.continue_()
+
+    await page.route("**/copy.js*", come_late)
+    await page.clock.install()
+    await page.goto(PAGES["clusters"], wait_until="commit")
+    await page.get_by_text("API call", exact=True).click()
+    copy = page.get_by_role("button", name="Copy")
+    await expect(copy).to_be_visible()
+    await expect(copy).to_be_disabled()
+    is_wanted.set()
+    await expect(copy).to_be_enabled()
+    await stop_time(page)
+    await copy.click()
+    await expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    call = await page.locator(".api-call-body pre code").inner_text()
+    assert await page.evaluate("navigator.clipboard.readText()") == call
+
+
+async def test_copy_that_failed_is_told_until_one_succeeds(
+    context: BrowserContext, page: Page
+) -> None:
+    """Browsers give a page that came by plain HTTP from another machine no clipboard."""
+    await context.grant_permissions(["clipboard-read", "clipboard-write"])
+    await page.add_init_script(
+        "window.clipboard = navigator.clipboard;"
+        "Object.defineProperty(navigator, 'clipboard', {get: () => window.given});"
+    )
+    await page.clock.install()
+    await page.goto(PAGES["clusters"])
+    await page.get_by_text("API call", exact=True).click()
+    await stop_time(page)
+    await page.get_by_role("button", name="Copy").click()
+    failed = page.get_by_role("button", name="Not copied: press Ctrl C")
+    await expect(failed).to_be_visible()
+    call = await page.locator(".api-call-body pre code").inner_text()
+    assert await page.evaluate("getSelection().toString()") == call
+    await page.clock.run_for(10 * COPIED_MS)
+    await expect(failed).to_be_visible()
+    await page.evaluate("window.given = window.clipboard")
+    await failed.click()
+    await expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    await page.clock.run_for(COPIED_MS)
+    await expect(page.get_by_role("button", name="Copy", exact=True)).to_be_visible()
 
 
 @pytest.fixture(scope="module")
