@@ -137,6 +137,19 @@ async def test_pause_stops_updates_and_resume_goes_on(page: Page) -> None:
     await wait_until_lag_is_not(page, await lag_of(page))
 
 
+async def test_live_rows_stay_while_a_pointer_is_pressed(page: Page) -> None:
+    """A click counts only where press and release meet the same element."""
+    await page.goto(GROUPS)
+    await wait_until_live(page)
+    await page.get_by_role("heading", name="Groups").hover()
+    await page.mouse.down()
+    before = await page.locator("#live-groups").inner_text()
+    await page.wait_for_timeout(2_500)
+    assert await page.locator("#live-groups").inner_text() == before
+    await page.mouse.up()
+    await wait_until_lag_is_not(page, await lag_of(page))
+
+
 async def test_focus_stays_while_rows_are_replaced(page: Page) -> None:
     await page.goto(GROUPS)
     await wait_until_live(page)

@@ -4,6 +4,7 @@ resumed; a raw download; payloads that would like to run; both themes, phones, a
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import time
@@ -13,7 +14,7 @@ import pytest
 from axe_playwright_python.async_playwright import Axe
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from tests.browser.conftest import Installation, Watched
 
@@ -102,6 +103,45 @@ async def test_a_message_is_produced_and_found_by_its_key(page: Page, bootstrap:
     await rows.first.get_by_role("link").click()
     await page.get_by_role("link", name="Hex").click()
     await expect(page.get_by_label("Value as hex")).to_contain_text("00000000  7b 22 69 64")
+
+
+async def test_leaving_the_filter_asks_for_nothing(page: Page) -> None:
+    """It would ask when a topic is pressed, and put a new list under the pressed pointer."""
+    asked: list[str] = []
+    page.on("request", lambda request: "?q=" in request.url and asked.append(request.url))
+    await page.goto(MESSAGES)
+    await page.get_by_label("Name contains").fill("shop")
+    await page.wait_for_url("**/messages/?q=shop")
+    await page.get_by_label("Name contains").press("Tab")
+    await page.get_by_label("Internal topics too").check()
+    await page.wait_for_url("**/messages/?q=shop&internal=1")
+    assert [one.partition("?")[2] for one in asked] == ["q=shop", "q=shop&internal=1"]
+
+
+async def test_what_is_pressed_stays_until_it_is_released(page: Page, bootstrap: str) -> None:
+    """A click counts only where press and release meet the same element."""
+    topic = new_topic(bootstrap)
+    is_pressed = asyncio.Event()
+
+    async def answer_when_pressed(route: Route) -> None:
+        await is_pressed.wait()
+        await route.continue_()
+
+    await page.goto(MESSAGES)
+    link = page.get_by_role("link", name=topic, exact=True)
+    while not await link.count():  # a list of topics may be some seconds old
+        await page.wait_for_timeout(500)
+        await page.reload()
+    await page.route("**/messages/?q=*", answer_when_pressed)
+    await page.get_by_label("Name contains").fill(topic)
+    await link.hover()
+    await page.mouse.down()
+    async with page.expect_event("requestfinished", lambda request: "?q=" in request.url):
+        is_pressed.set()
+    await page.wait_for_timeout(200)  # time enough to put the answer in place
+    await page.mouse.up()
+    await page.wait_for_url(f"**/messages/{topic}/")
+    await expect(page.get_by_text("No message here.")).to_be_visible()
 
 
 async def test_a_mistake_keeps_the_form_and_stores_nothing(

@@ -1,6 +1,7 @@
 // The live socket of a page: subscribes to the page's view, puts its pieces in place, feeds its charts, says how it is.
 // Frames are whole; a jump in the sequence costs only points of charts, which are fetched again.
 import { morph } from "./morph.js";
+import { whenReleased } from "./press.js";
 import { duration, timeText, writeTimes } from "./times.js";
 
 const RETRY_MS = [500, 1000, 2000, 5000, 10000];
@@ -39,7 +40,7 @@ export function startLive(main, charts) {
     address.protocol = location.protocol === "https:" ? "wss:" : "ws:";
     state.socket = new WebSocket(address);
     state.socket.addEventListener("open", subscribe);
-    state.socket.addEventListener("message", (event) => receive(JSON.parse(event.data)));
+    state.socket.addEventListener("message", (event) => whenReleased(() => receive(JSON.parse(event.data))));
     state.socket.addEventListener("close", (event) => {
       if (event.code === SIGNED_OUT) {
         state.isOver = true;

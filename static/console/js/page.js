@@ -4,6 +4,7 @@ import { startCharts } from "./chart.js";
 import { startForms } from "./forms.js";
 import { startKeys } from "./keys.js";
 import { startMenu, startParts } from "./menu.js";
+import { startPresses } from "./press.js";
 import { startTimes } from "./times.js";
 import { startCopying } from "./copy.js";
 
@@ -35,6 +36,7 @@ function startTheme() {
 
 startTheme();
 startForms();
+startPresses();
 startMenu();
 startParts();
 startKeys();
