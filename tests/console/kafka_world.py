@@ -43,12 +43,14 @@ def new_name(prefix: str) -> str:
 
 
 class World:
-    """Topics, records, commits and members on a cluster."""
+    """Topics, records, commits and members on a cluster. It holds no client: a fixture outlives its
+    broker, and a client that is left goes on trying to connect to it.
+    """
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
-        self._settings = {"bootstrap.servers": bootstrap}
-        self._admin = AdminClient(self._settings)
+        # Warnings and errors: that a client was closed at once is neither.
+        self._settings: dict[str, str | int] = {"bootstrap.servers": bootstrap, "log_level": 4}
 
     def topic(
         self, partitions: int = 2, records: int = 100, *, config: dict[str, str] | None = None
@@ -56,7 +58,8 @@ class World:
         """A new topic; record n of each partition has the timestamp 1,000,000 + 1,000 n."""
         name = new_name("orders")
         topic = NewTopic(name, partitions, 1, config=config or {})
-        self._admin.create_topics([topic])[name].result(20)
+        with AdminClient(self._settings) as admin:
+            admin.create_topics([topic])[name].result(20)
         self.produce(name, partitions, records)
         return name
 
@@ -77,11 +80,13 @@ class World:
         """Partition n's offset is offsets[n]."""
         rows = [TopicPartition(topic, index, offset) for index, offset in enumerate(offsets)]
         request = ConsumerGroupTopicPartitions(group, rows)
-        self._admin.alter_consumer_group_offsets([request])[group].result(20)
+        with AdminClient(self._settings) as admin:
+            admin.alter_consumer_group_offsets([request])[group].result(20)
 
     def committed(self, group: str, topic: str) -> dict[int, int]:
         request = ConsumerGroupTopicPartitions(group)
-        found = self._admin.list_consumer_group_offsets([request])[group].result(20)
+        with AdminClient(self._settings) as admin:
+            found = admin.list_consumer_group_offsets([request])[group].result(20)
         return {
             one.partition: one.offset
             for one in found.topic_partitions
