@@ -144,6 +144,20 @@ async def test_what_is_pressed_stays_until_it_is_released(page: Page, bootstrap:
     await expect(page.get_by_text("No message here.")).to_be_visible()
 
 
+async def test_of_two_filters_typed_during_a_press_the_newer_is_shown(page: Page) -> None:
+    await page.goto(MESSAGES)
+    await page.get_by_label("Name contains").hover()
+    await page.mouse.down()
+    async with page.expect_event("requestfinished", lambda request: "?q=" in request.url):
+        await page.keyboard.type("nothing-is")
+    await page.keyboard.type("-called-so")
+    await page.wait_for_timeout(500)  # the filter asks 200 ms after the last letter
+    await page.mouse.up()
+    await expect(page.get_by_text("No topic has “nothing-is-called-so”")).to_be_visible()
+    await page.wait_for_url("**/messages/?q=nothing-is-called-so")
+    await expect(page.locator(".htmx-request")).to_have_count(0)
+
+
 async def test_a_mistake_keeps_the_form_and_stores_nothing(
     watched: Watched, bootstrap: str
 ) -> None:

@@ -15,9 +15,9 @@ export function startPresses() {
   addEventListener("pointerup", release, true);
   addEventListener("pointercancel", release, true);
   document.body.addEventListener("htmx:beforeRequest", ({ detail: { xhr } }) => {
-    const load = xhr.onload;
-    // A request that was replaced meanwhile is aborted, and has no answer any more.
-    xhr.onload = () => whenReleased(() => xhr.readyState === XMLHttpRequest.DONE && load());
+    const { onload, onabort } = xhr;
+    // A newer request aborts one whose answer waits here; the browser does not tell, and htmx sends the newer one after it.
+    xhr.onload = () => whenReleased(() => (xhr.readyState === XMLHttpRequest.DONE ? onload() : onabort()));
   });
 }
 
