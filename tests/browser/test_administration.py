@@ -45,8 +45,10 @@ async def secret_of(page: Page) -> str:
 
 
 async def stop_time(page: Page) -> None:
-    """Of a page whose clock is installed: what it shows for a while stays until `run_for`."""
-    await page.clock.pause_at(await page.evaluate("Date.now()") / 1_000 + 1)
+    """Of a page whose clock is installed: what it shows for a while stays until `run_for`. It stops
+    a minute ahead, for the clock goes on until then and cannot be set back.
+    """
+    await page.clock.pause_at(await page.evaluate("Date.now()") / 1_000 + 60)
 
 
 async def test_viewer_signs_in_by_link_sees_and_is_refused(
@@ -107,10 +109,10 @@ async def test_token_is_made_copied_used_and_revoked(
     secret = await secret_of(page)
     await stop_time(page)  # "Copied" is shown for two seconds
     await page.get_by_role("button", name="Copy").first.click()
-    await expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    await expect(page.get_by_role("button", name="Copied", exact=True)).to_be_visible()
     assert await page.evaluate("navigator.clipboard.readText()") == secret
     await page.clock.run_for(COPIED_MS)
-    await expect(page.get_by_role("button", name="Copied")).to_have_count(0)
+    await expect(page.get_by_role("button", name="Copied", exact=True)).to_have_count(0)
     await page.clock.resume()
 
     script = await browser.new_context(base_url=installation.console)
@@ -150,7 +152,7 @@ async def test_button_to_copy_cannot_be_used_before_its_script(
     await expect(copy).to_be_enabled()
     await stop_time(page)
     await copy.click()
-    await expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    await expect(page.get_by_role("button", name="Copied", exact=True)).to_be_visible()
     call = await page.locator(".api-call-body pre code").inner_text()
     assert await page.evaluate("navigator.clipboard.readText()") == call
 
@@ -177,7 +179,7 @@ async def test_copy_that_failed_is_told_until_one_succeeds(
     await expect(failed).to_be_visible()
     await page.evaluate("window.given = window.clipboard")
     await failed.click()
-    await expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    await expect(page.get_by_role("button", name="Copied", exact=True)).to_be_visible()
     await page.clock.run_for(COPIED_MS)
     await expect(page.get_by_role("button", name="Copy", exact=True)).to_be_visible()
 
