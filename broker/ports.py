@@ -132,6 +132,9 @@ class RingFile(Protocol):
         A crash leaves any blocks of it. Raises DiskFault: then the file holds anything there.
         """
 
+    async def idle(self) -> None:
+        """Returns when no write is under way: one that was cancelled goes on."""
+
     def close(self) -> None:
         """Never waits for the device."""
 

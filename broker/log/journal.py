@@ -6,12 +6,12 @@ and then the journal begins anew. What a crash left in it is written to the file
 opened (`journal_replay`). Bytes of a log never change once they are written, so an old record says
 what the file has, or had to have, and writing it again does no harm.
 
-Big endian, in blocks of 4096 bytes. Blocks 0 and 1, written in turn, so that one of them is always
-whole: 0 magic "HJNL" · 4 version u16 · 6 zero u16 · 8 run 16 bytes · 24 turn u64 · 32 CRC-32C u32
-of what is before. From block 2 records, each from the beginning of a block: 0 magic "HJRN"
-4 version u16 · 6 entry count u16 · 8 run 16 bytes · 24 sequence u64 · 32 size u32, of the record ·
-36 CRC-32C u32 of what is before and behind it · entries: topic id 16 bytes, partition i32, segment
-base i64, position i64, size u32, length of the topic's name u16, the name, the bytes.
+Big endian, in blocks of 4096 bytes. Blocks 0 and 1, written one after the other, so that one of
+them is always whole: 0 magic "HJNL" · 4 version u16 · 6 zero u16 · 8 run 16 bytes · 24 turn u64
+32 CRC-32C u32 of what is before. From block 2 records, each from the beginning of a block: 0 magic
+"HJRN" · 4 version u16 · 6 entry count u16 · 8 run 16 bytes · 24 sequence u64 · 32 size u32, of the
+record · 36 CRC-32C u32 of what is before and behind it · entries: topic id 16 bytes, partition i32,
+segment base i64, position i64, size u32, length of the topic's name u16, the name, the bytes.
 
 A run is one process's use of the journal: records of other runs mean nothing.
 """
@@ -26,6 +26,8 @@ from broker.ports import Buffer
 from broker.records.crc import crc32c
 
 FILE: Final = "journal"
+NEW: Final = ".new"
+"""Ends its name until it is complete."""
 BLOCK_BYTES: Final = 4096
 """What the device writes at a time; a record begins at a multiple of it."""
 FIRST_RECORD: Final = 2 * BLOCK_BYTES
@@ -50,6 +52,24 @@ class JournalHead(NamedTuple):
     def position(self) -> int:
         """Where it is written, beside its predecessor."""
         return self.turn % 2 * BLOCK_BYTES
+
+    def followed_by(self, run: bytes) -> tuple[JournalHead, JournalHead]:
+        """Both heads of a journal of `run`, in the order in which they are to be durable."""
+        return JournalHead(run, self.turn + 1), JournalHead(run, self.turn + 2)
+
+
+NO_HEAD: Final = JournalHead(NO_RUN, -1)
+"""Of a journal that was never used."""
+
+
+class HeadsFound(NamedTuple):
+    """What the first two blocks say. `head` is None when neither is whole; `is_damaged`: one is
+    neither whole nor all zeros; `other_version` is that of a head which we do not read, else 0.
+    """
+
+    head: JournalHead | None
+    is_damaged: bool
+    other_version: int
 
 
 class JournalEntry(NamedTuple):
@@ -82,18 +102,28 @@ def encode_head(head: JournalHead) -> bytes:
     return (content + _CRC.pack(crc32c(content))).ljust(BLOCK_BYTES, b"\0")
 
 
-def read_head(content: bytes) -> JournalHead | None:
-    """What the first two blocks say; None when neither is whole."""
-    found = []
+def read_heads(content: bytes) -> HeadsFound:
+    """What the first two blocks of the journal say."""
+    found: list[JournalHead] = []
+    is_damaged = False
+    other_version = 0
     for start in (0, BLOCK_BYTES):
         block = content[start : start + _SUPER.size + _CRC.size]
+        if not any(block):
+            continue
         if len(block) < _SUPER.size + _CRC.size:
+            is_damaged = True
             continue
         magic, version, _, run, turn = _SUPER.unpack_from(block)
         (crc,) = _CRC.unpack_from(block, _SUPER.size)
-        if (magic, version) == (b"HJNL", _VERSION) and crc == crc32c(block[: _SUPER.size]):
+        if magic != b"HJNL" or crc != crc32c(block[: _SUPER.size]):
+            is_damaged = True
+        elif version != _VERSION:
+            other_version = version
+        else:
             found.append(JournalHead(run, turn))
-    return max(found, key=lambda head: head.turn, default=None)
+    head = max(found, key=lambda each: each.turn, default=None)
+    return HeadsFound(head, is_damaged, other_version)
 
 
 def record_size(entries: Sequence[JournalEntry]) -> int:

@@ -21,6 +21,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final, TypeVar
 
+from broker.log.journal import NEW
 from broker.ports import Buffer, DiskFault, DiskFile, DiskFull, NewDirectory, NoDescriptor
 from broker.runtime.descriptors import descriptor_limit
 from broker.runtime.directory_lock import DirectoryLock
@@ -42,8 +43,6 @@ SYNC_THREADS: Final = 4
 """Syncs of files at a time; they have threads of their own, so that none waits for a deletion."""
 IOVEC_MAX: Final = 1024
 """Buffers in one writev (Linux's UIO_MAXIOV)."""
-NEW_RING: Final = ".new"
-"""Ends the name of a ring until it is complete."""
 WARM_READ_BYTES: Final = 1 << 20
 """Size of the scratch buffer for warm reads; a bigger read goes in steps of it."""
 
@@ -172,7 +171,7 @@ class SystemDisk:
 
     async def open_ring(self, path: str) -> SystemRing:
         if not self.exists(path) or self.file_size(path) != RING_BYTES:
-            aside = f"{path}{NEW_RING}"
+            aside = f"{path}{NEW}"
             await self.run_write(path, fill_ring, self._at(aside))
             self.rename(aside, path)
             await self.sync_directory(path.rpartition("/")[0])

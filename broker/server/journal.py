@@ -17,9 +17,9 @@ import structlog
 from broker.log.journal import (
     FILE,
     FIRST_RECORD,
+    NO_HEAD,
     NO_RUN,
     JournalEntry,
-    JournalHead,
     blocks_of,
     encode_head,
     record_size,
@@ -58,7 +58,7 @@ class Journal:
         self._metrics = metrics
         self._spawn = spawn
         self._ring: RingFile | None = None
-        self._head: JournalHead | None = None
+        self._head = NO_HEAD
         self._next = FIRST_RECORD
         self._sequence = 0
         self._small_rounds = 0
@@ -108,8 +108,7 @@ class Journal:
         ring: RingFile | None = None
         try:
             ring = await self._disk.open_ring(FILE)
-            turn = 0 if self._head is None else self._head.turn + 1
-            await self._write_head(ring, JournalHead(self._ids.uuid(), turn))
+            await self._write_heads(ring, self._ids.uuid())
         except BaseException as error:
             if ring is not None:
                 ring.close()
@@ -158,7 +157,6 @@ class Journal:
         """
         ring, head = self._ring, self._head
         assert ring is not None, "asked without a journal"
-        assert head is not None, "a journal that was begun has a head"
         self._sequence += 1
         size = blocks_of(write_record(ring.buffer, head.run, self._sequence, entries))
         position, self._next = self._next, self._next + size
@@ -172,14 +170,16 @@ class Journal:
             return False
         return True
 
+    def forget(self, partition: Partition) -> None:
+        """Its topic was deleted."""
+        self.owed.pop(partition, None)
+
     def restart(self, synced: Iterable[Partition]) -> None:
         """The files of `synced` have what the journal has; it begins anew when that is true of all
         that is owed. A log that failed keeps it, for the next start, as it is.
         """
         for partition in synced:
             self.owed.pop(partition, None)
-        for partition in [each for each in self.owed if each.is_deleted]:
-            del self.owed[partition]
         if not self.owed:
             self._next = FIRST_RECORD
         elif self._ring is not None:
@@ -194,19 +194,22 @@ class Journal:
 
     async def end(self) -> None:
         """At a clean stop, when nothing is owed any more: the next start need not look."""
-        ring, head = self._ring, self._head
-        if ring is not None and head is not None and not self.owed:
+        ring = self._ring
+        if ring is not None and not self.owed:
             try:
-                await self._write_head(ring, JournalHead(NO_RUN, head.turn + 1))
+                await self._write_heads(ring, NO_RUN)
             except DiskFault as fault:
                 _log.error("the journal could not be ended", fault=str(fault))
         self.give_up()
 
-    async def _write_head(self, ring: RingFile, head: JournalHead) -> None:
-        content = encode_head(head)
-        ring.buffer[: len(content)] = content
-        await ring.write(head.position, len(content))
-        self._head = head
+    async def _write_heads(self, ring: RingFile, run: bytes) -> None:
+        """Both of them: damage to one leaves the other."""
+        for head in self._head.followed_by(run):
+            content = encode_head(head)
+            await ring.idle()
+            ring.buffer[: len(content)] = content
+            await ring.write(head.position, len(content))
+            self._head = head
 
 
 def _entry_of(due: Due) -> JournalEntry | None:

@@ -212,6 +212,7 @@ class PartitionRegistry:
             self._by_name.pop((partition.topic, partition.index), None)
             self._by_id.pop((partition.topic_id, partition.index), None)
             self._broker.synced_ends.forget(partition.topic_id, partition.index)
+            self._broker.journal.forget(partition)
             partition.mark_deleted()
         self._placed = {key for key in self._placed if key[0] != topic.topic_id}
         self.produce_heads.forget()

@@ -96,10 +96,15 @@ class SyncRounds:
                     partition.take_offline(f"broken invariant: {error}")
 
     async def settle(self) -> None:
-        """After `run`, at a stop: the files have what the journal has, and it ends."""
-        owed = await self._begin(list(self._journal.owed))
-        self._journal.restart(each.partition for each in await self._sync_files(owed))
-        await self._journal.end()
+        """After `run`, at a stop: the files have what the journal has, and it ends. Never raises:
+        the next start finds it as it is.
+        """
+        try:
+            owed = await self._begin(list(self._journal.owed))
+            self._journal.restart(each.partition for each in await self._sync_files(owed))
+            await self._journal.end()
+        except Exception as error:  # noqa: BLE001 - a bug must not keep logs from being closed
+            _log.error("the journal was not ended", exc_info=error)
 
     async def _round(self, partitions: Sequence[Partition]) -> None:
         due = await self._begin(partitions)

@@ -515,6 +515,7 @@ class SimulatedFile:
             self._inode.is_dirty = True
             self._inode.rewrites += 1
             self._inode.content[position : position + len(chunk)] = chunk
+            self._inode.write_anew(position, position + len(chunk))
             self._disk.image.note_change()
 
     def read(self, position: int, size: int) -> bytes | None:

@@ -37,6 +37,15 @@ class Inode:
         if begin < len(self.content):
             self.given_up.append((begin, len(self.content)))
 
+    def write_anew(self, begin: int, end: int) -> None:
+        """These bytes are dirty again: the next sync writes them."""
+        self.given_up = [
+            part
+            for first, last in self.given_up
+            for part in ((first, min(last, begin)), (max(first, end), last))
+            if part[0] < part[1]
+        ]
+
     def on_device(self) -> bytearray:
         """The content if all that a sync may still write were written."""
         content = bytearray(self.content)

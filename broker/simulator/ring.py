@@ -39,5 +39,8 @@ class SimulatedRing:
         self._disk.image.ring_writes += 1
         self._disk.loop.mix(zlib.crc32(content))
 
+    async def idle(self) -> None:
+        """A write that is cancelled ends here."""
+
     def close(self) -> None:
         """Nothing is kept open."""

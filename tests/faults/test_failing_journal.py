@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from broker.errors import ErrorCode
-from broker.log.journal import FILE, FIRST_RECORD, NO_RUN, read_head
+from broker.log.journal import FILE, FIRST_RECORD, NO_RUN, read_heads
 from broker.runtime.ring_file import RING_BYTES
 from broker.server.journal import ROUNDS_BEFORE
 from tests.faults.disks import Ext4Disk, tmpfs
@@ -78,11 +78,11 @@ def test_a_clean_stop_ends_the_journal(tmp_path: Path) -> None:
         with WireClient(broker.kafka_port) as client:
             client.create_topic("orders", durability="fsync")
             count = produce_to_journal(broker, client, "orders")
-            head = read_head((broker.data / FILE).read_bytes()[:FIRST_RECORD])
+            head = read_heads((broker.data / FILE).read_bytes()[:FIRST_RECORD]).head
             assert head is not None
             assert head.run != NO_RUN
         broker.terminate()
-        head = read_head((broker.data / FILE).read_bytes()[:FIRST_RECORD])
+        head = read_heads((broker.data / FILE).read_bytes()[:FIRST_RECORD]).head
         assert head is not None
         assert head.run == NO_RUN
         (broker.data / FILE).unlink()  # it may be removed after a clean stop
@@ -192,7 +192,7 @@ def test_a_journal_that_was_lost_after_a_kill_is_no_reason_not_to_start(tmp_path
         broker.kill()
         (broker.data / FILE).write_bytes(b"x" * 10_000)
         broker.start()
-        assert "both of its heads are damaged" in broker.log_path.read_text()
+        assert "each of its heads is damaged" in broker.log_path.read_text()
         with WireClient(broker.kafka_port) as client:
             assert client.fetch("orders", 0).high_watermark == count
             produce_to_journal(broker, client, "orders")
