@@ -16,7 +16,7 @@ import pytest
 from broker.errors import ErrorCode
 from broker.log.journal import FILE, FIRST_RECORD, NO_RUN, read_heads
 from broker.runtime.ring_file import RING_BYTES
-from broker.server.journal import ROUNDS_BEFORE
+from broker.server.journal import OWED_BYTES_MAX, ROUNDS_BEFORE
 from tests.faults.disks import Ext4Disk, tmpfs
 from tests.faults.injection import failing
 from tests.faults.scrape import metric
@@ -92,7 +92,7 @@ def test_a_clean_stop_ends_the_journal(tmp_path: Path) -> None:
 
 
 def test_a_full_journal_begins_anew_and_its_logs_are_whole(tmp_path: Path) -> None:
-    value: list[tuple[bytes | None, bytes | None]] = [(b"key", b"v" * 30_000)]
+    value: list[tuple[bytes | None, bytes | None]] = [(b"key", b"v" * 7_000)]
     with BrokerProcess(tmp_path) as broker:
         with WireClient(broker.kafka_port) as client:
             client.create_topic("orders", durability="fsync")
@@ -104,7 +104,7 @@ def test_a_full_journal_begins_anew_and_its_logs_are_whole(tmp_path: Path) -> No
                 for _ in range(20):
                     assert client.produce("orders", value).error_code == 0
                     count += 1
-            assert count - small > RING_BYTES // 2 // 30_000, "it took what it holds"
+            assert count - small > OWED_BYTES_MAX // 2 // 7_000, "not before it has much"
             in_journal = rounds(broker, "journal")
             produce(client, "orders", 20)
             assert rounds(broker, "journal") == in_journal + 20, "and goes on"
