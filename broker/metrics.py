@@ -159,13 +159,13 @@ class Metrics:
     )
     synced_files_total: Counter = counter(
         "hermes_synced_files_total",
-        "Files that sync rounds made durable, by the journal: whose records it took; divided by "
-        "the rounds, the files of a round.",
+        "Files that sync rounds made durable (with the journal, those whose records it took); "
+        "divided by the rounds, the files of a round.",
         ("way",),
     )
     journal_replayed_records_total: Counter = counter(
         "hermes_journal_replayed_records_total",
-        "Records of the journal that this process's start found after a crash.",
+        "Records of the journal that this process's start found after a crash, needed or not.",
     )
     sync_round_duration_seconds: Histogram = histogram(
         "hermes_sync_round_duration_seconds",

@@ -23,6 +23,7 @@ from broker.log.journal import (
     NEW,
     NO_HEAD,
     NO_RUN,
+    RECORD_BYTES_MAX,
     JournalEntry,
     JournalHead,
     JournalRecord,
@@ -45,8 +46,6 @@ from broker.records.batch import HEADER_BYTES, BatchHeader, read_header
 
 STEP_BYTES: Final = 1 << 20
 """Read from the journal at a time."""
-RECORD_BYTES_MAX: Final = 64 * 1024
-"""No record is longer."""
 OPEN_FILES_MAX: Final = 64
 """Written before they are synced and closed."""
 
@@ -62,7 +61,7 @@ class Replayed:
     failed: dict[LogKey, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     head: JournalHead = NO_HEAD
-    """What the journal says now."""
+    """What the journal says now, unless it is kept."""
 
 
 async def replay(disk: Disk) -> Replayed:
@@ -70,9 +69,10 @@ async def replay(disk: Disk) -> Replayed:
     itself cannot be read or emptied: without it records may be missing.
     """
     found = Replayed()
-    await disk.unlink(f"{FILE}{NEW}")
     try:
-        file = disk.open(FILE)
+        with _only_copy():
+            await disk.unlink(f"{FILE}{NEW}")
+            file = disk.open(FILE)
     except FileNotFoundError:
         return found
     try:
@@ -83,8 +83,10 @@ async def replay(disk: Disk) -> Replayed:
             raise DiskFault(FILE, reason)
         if is_damaged:
             found.notes.append(
-                f"{FILE}: {'one' if heads else 'each'} of its heads is damaged: what was synced in "
-                "the last seconds before a crash may be missing"
+                f"{FILE}: one of its heads is damaged, the other one counts"
+                if heads
+                else f"{FILE}: each of its heads is damaged: what was synced in the last seconds "
+                "before a crash may be missing"
             )
         if heads is None:
             return found
@@ -174,8 +176,10 @@ class _Target:
         ]
         self.floor = max(known, (max(bases, default=-1), 0))
         """(segment base, position): what is below was synced by its file."""
-        self.has_snapshot = snapshot is not None
-        self.floor_offset = -1 if snapshot is None else snapshot.offset
+        self.floor_offset = -1
+        """Of the batch at `floor`; -1 when no snapshot that can be read says so."""
+        if snapshot is not None and self.floor == known:
+            self.floor_offset = snapshot.offset
         self.open: dict[int, Segment] = {}
         self.is_refused = False
 
@@ -283,13 +287,14 @@ class _Replay:
         reason = None
         if base == known_base and position < known_position:
             known = known_position - position
-            if _batches_until(content, known) != known and known < len(content):
+            if known < len(content) and _batches_until(content, known) != known:
                 reason = f"{target.directory} has other batches than before its snapshot"
-            content, position = content[known:], known_position
+            else:
+                content, position = content[known:], known_position
         if not content:
             return
-        is_next = (base, position) == target.floor and target.has_snapshot and reason is None
-        if is_next and read_offset(content) != target.floor_offset:
+        is_next = (base, position) == target.floor and target.floor_offset >= 0
+        if is_next and _offset_of(content) != target.floor_offset:
             reason = f"{target.directory} goes on with another offset"
         reason = reason or await self._obstacle(target, base, position, content)
         if reason is not None:
@@ -335,7 +340,7 @@ class _Replay:
             target.open[base] = segment
             self._open_count += 1
             segment.size = segment.file().size()
-            if not target.has_snapshot and not await _ends_at(segment, position, content):
+            if target.floor_offset < 0 and not await _ends_at(segment, position, content):
                 return f"{segment.path()} has other batches, and no snapshot says since when"
         segment.size = segment.file().size()
         if position > segment.size:
@@ -364,10 +369,10 @@ async def _ends_at(segment: Segment, position: int, content: memoryview) -> bool
         return False
     end = await scan(segment, 0, segment.base_offset, visit, end=position)
     is_whole = end.reason is None and end.position == position
-    return is_whole and end.next_offset == read_offset(content)
+    return is_whole and end.next_offset == _offset_of(content)
 
 
-def read_offset(content: memoryview) -> int:
+def _offset_of(content: memoryview) -> int:
     """The offset of the batch with which `content` begins, -1 when none does."""
     return read_header(content).base_offset if len(content) >= HEADER_BYTES else -1
 

@@ -1,9 +1,8 @@
 """A file that is written past the page cache without a thread: `ports.RingFile`, by Linux's AIO.
 
 One write (O_DIRECT, O_DSYNC) goes to the device while the loop goes on; an eventfd tells that it is
-durable. Its blocks were written before, so nothing but them has to reach the device: on the machine
-of the benchmarks two thirds of the time and a quarter of the processor of a file's sync in a
-thread. Where a system lacks any of it, `open_ring` refuses.
+durable. Its blocks were written before, so nothing but them has to reach the device; what that
+saves says decision 024. Where a system lacks any of it, `open_ring` refuses.
 """
 
 from __future__ import annotations
@@ -22,11 +21,10 @@ from pathlib import Path
 from struct import Struct
 from typing import Final
 
-from broker.log.journal import BLOCK_BYTES
+from broker.log.journal import BLOCK_BYTES, RECORD_BYTES_MAX
 from broker.ports import DiskFault
 
 RING_BYTES: Final = 16 * 1024 * 1024
-BUFFER_BYTES: Final = 64 * 1024
 TRIAL_WRITES: Final = 32
 """The first ones show whether writes are asynchronous here."""
 WAITING_S: Final = 0.0002
@@ -56,7 +54,7 @@ class SystemRing:
         self._call = ctypes.CDLL(None, use_errno=True).syscall
         self._call.restype = ctypes.c_long
         self._context = ctypes.c_ulong(0)
-        self._memory = mmap.mmap(-1, BUFFER_BYTES)
+        self._memory = mmap.mmap(-1, RECORD_BYTES_MAX)
         self._buffer = memoryview(self._memory)
         address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
         self._address = address
@@ -96,7 +94,7 @@ class SystemRing:
     async def write(self, position: int, size: int) -> None:
         await self.idle()
         assert position % BLOCK_BYTES == size % BLOCK_BYTES == 0, "whole blocks"
-        assert size <= BUFFER_BYTES, "what the buffer holds"
+        assert size <= RECORD_BYTES_MAX, "what the buffer holds"
         assert position + size <= self.size, "inside the file"
         _CONTROL_BLOCK.pack_into(
             self._control, 0, 0, 0, 0, _WRITE, 0, self._descriptor,
@@ -140,7 +138,6 @@ class SystemRing:
         if elapsed_s >= WAITING_S and self._take_result():
             self._waiting_count += 1
         if self._write_count == TRIAL_WRITES and self._waiting_count > TRIAL_WRITES // 2:
-            self._written = None
             raise DiskFault(self._path, "its file system does not write asynchronously")
 
     def _on_written(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING, Final
 
-from broker.log.journal import BLOCK_BYTES
+from broker.log.journal import BLOCK_BYTES, RECORD_BYTES_MAX
 from broker.simulator.inodes import Inode
 
 if TYPE_CHECKING:
@@ -13,18 +13,19 @@ if TYPE_CHECKING:
 
 RING_BYTES: Final = 40 * BLOCK_BYTES
 """So small that it is often full."""
-BUFFER_BYTES: Final = 16 * BLOCK_BYTES
 
 
 class SimulatedRing:
-    """Implements `ports.RingFile`. A crash in a write leaves its first blocks, or none of them."""
+    """Implements `ports.RingFile`, more kindly than a device: a crash in a write leaves its first
+    blocks or none, and a write that is cancelled ends.
+    """
 
     def __init__(self, disk: SimulatedDisk, path: str, inode: Inode) -> None:
         self._disk = disk
         self._path = path
         self._inode = inode
         self.size = len(inode.content)
-        self.buffer = memoryview(bytearray(BUFFER_BYTES))
+        self.buffer = memoryview(bytearray(RECORD_BYTES_MAX))
 
     async def write(self, position: int, size: int) -> None:
         content = bytes(self.buffer[:size])

@@ -19,4 +19,4 @@ def test_no_promise_is_broken_by_fifty_losses_of_power(tmp_path: Path) -> None:
     verdict = PowerCuts(tmp_path, seed, {"durability": "fsync"}).run(CUTS)
     assert verdict.findings == [], f"seed {seed}"
     assert verdict.counts["cuts"] == CUTS
-    assert verdict.counts["records replayed from the journal"] > CUTS, "some were in it alone"
+    assert verdict.counts["records replayed from the journal"] > CUTS, "it was used"

@@ -10,14 +10,18 @@ from hypothesis import strategies as st
 from broker.log.journal import (
     BLOCK_BYTES,
     FIRST_RECORD,
+    RECORD_BYTES_MAX,
     JournalEntry,
     JournalHead,
+    blocks_of,
     encode_head,
     entries_of,
     find_record,
     read_heads,
     record_size,
 )
+from broker.records.crc import crc32c
+from broker.server.journal import LOGS_MAX, ROUND_BYTES_MAX
 from tests.log.journal_world import OTHER_RUN, RUN, record_of
 from tests.log.world import TOPIC_ID
 
@@ -62,6 +66,12 @@ def test_a_record_that_is_not_whole_is_none(
     assert find_record(memoryview(whole[:cut]), 0, RUN) is None, "torn"
 
 
+def test_the_longest_record_of_a_round_fits() -> None:
+    size = ROUND_BYTES_MAX // LOGS_MAX
+    one = JournalEntry(TOPIC_ID, 2**31 - 1, "x" * 249, 2**63 - 1, 2**63 - 1, bytes(size))
+    assert blocks_of(record_size(LOGS_MAX * [one])) <= RECORD_BYTES_MAX
+
+
 def test_the_later_whole_head_counts() -> None:
     old, new = JournalHead(RUN, 6), JournalHead(OTHER_RUN, 7)
     both = encode_head(old) + encode_head(new)
@@ -80,6 +90,7 @@ def test_the_later_whole_head_counts() -> None:
 
 def test_a_record_that_lies_about_its_size_is_none() -> None:
     content = bytearray(record_of([JournalEntry(TOPIC_ID, 0, "t", 0, 0, b"x")], 1))
-    for size in (0, 39, 2**32 - 1):
+    for size in (0, 39, len(content) + 1, 2**32 - 1):
         content[32:36] = pack(">I", size)
+        content[36:40] = pack(">I", crc32c(content[40:size], crc32c(content[:36])))
         assert find_record(memoryview(content), 0, RUN) is None

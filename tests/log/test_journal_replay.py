@@ -26,8 +26,9 @@ from broker.log.journal_replay import OPEN_FILES_MAX, replay
 from broker.log.names import SYNC_FAILED
 from broker.log.partition_log import PartitionLog
 from broker.log.synced_ends import SyncedEnd
-from broker.ports import Disk, DiskFault, DiskFull
+from broker.ports import Disk, DiskFault, DiskFull, NoDescriptor
 from broker.records.crc import crc32c
+from broker.runtime import disk as system_disk
 from broker.runtime.disk import SystemFile
 from broker.simulator.disk import DiskImage, SimulatedDisk
 from broker.simulator.loop import SimulatedLoop
@@ -153,6 +154,33 @@ async def test_a_snapshot_that_cannot_be_read_still_covers_closed_segments(
     assert (disk.root / FIRST_LOG).read_bytes() == other
 
 
+async def test_the_newest_snapshot_damaged_does_not_refuse_what_came_behind_it(
+    disk: FaultyDisk,
+) -> None:
+    """Its roll had begun an empty segment; the snapshot before it can be read."""
+    log = await create(disk, SMALL)
+    number = 0
+    while not log.needs_roll:
+        append(log, f"v{number}".ljust(60, "."))
+        number += 1
+    await log.checkpoint()
+    await log.roll(NOW_MS)
+    base = log.active.base_offset
+    append(log, "first")
+    append(log, "second")
+    path = disk.root / DIRECTORY / f"{base:020d}.log"
+    await log.close(is_clean=False)
+    content = path.read_bytes()
+    path.write_bytes(b"")
+    first, newest = sorted((disk.root / DIRECTORY).glob("*.snapshot"))[-2:]
+    assert first.stat().st_size
+    newest.write_bytes(b"damaged")
+    (disk.root / FILE).write_bytes(journal_of(content, [Round(0, len(content), base)]))
+    found = await replay(disk)
+    assert (found.failed, found.notes) == ({}, [])
+    assert path.read_bytes() == content
+
+
 async def test_another_whole_batch_stays_and_is_named(crashed: Crashed) -> None:
     crashed.lose(crashed.ends[4])
     log = await reopen(crashed.disk, WHOLE)
@@ -260,17 +288,16 @@ async def test_a_journal_is_kept_for_the_logs_that_failed_alone(
     assert (disk.root / other / f"{0:020d}.log").read_bytes() == crashed.content[:end]
 
 
-@pytest.mark.parametrize("name", ["partition.json", "list"])
-@pytest.mark.parametrize("how", ["damaged", "missing"])
+@pytest.mark.parametrize("how", ["damaged", "missing", "unlisted"])
 async def test_whose_log_it_is_must_be_known_before_the_journal_is_emptied(
-    crashed: Crashed, monkeypatch: pytest.MonkeyPatch, name: str, how: str
+    crashed: Crashed, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     crashed.lose(crashed.ends[3])
     crashed.write(crashed.rounds(3, 9))
     identity = crashed.disk.root / DIRECTORY / "partition.json"
     content = identity.read_text()
     with monkeypatch.context() as patch:
-        if name == "list":
+        if how == "unlisted":
             patch.setattr(FaultyDisk, "list_directory", fails)
         elif how == "damaged":
             identity.write_text("{")
@@ -339,7 +366,7 @@ async def test_a_head_with_one_flipped_bit_leaves_the_other_and_is_told(crashed:
         path.write_bytes(flipped)
         found = await replay(crashed.disk)
         assert found.record_count == 6
-        assert "one of its heads is damaged" in found.notes[0]
+        assert found.notes == ["journal: one of its heads is damaged, the other one counts"]
         assert crashed.log == crashed.content[: crashed.ends[9]]
 
 
@@ -365,7 +392,11 @@ async def test_a_journal_that_cannot_be_read_says_what_may_be_lost(
             await replay(crashed.disk)
 
 
-async def test_many_logs_need_few_descriptors(disk: FaultyDisk) -> None:
+@pytest.mark.parametrize("limit", [OPEN_FILES_MAX // 2, 2 * OPEN_FILES_MAX])
+async def test_many_logs_need_few_descriptors(
+    disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    """Those that are short are found out; those that would be are not used up."""
     count = 3 * OPEN_FILES_MAX
     log = await create(disk, WHOLE)
     append(log, "v0")
@@ -383,15 +414,24 @@ async def test_many_logs_need_few_descriptors(disk: FaultyDisk) -> None:
         entry = JournalEntry(TOPIC_ID, number, "orders", 0, begin, content[begin:])
         made += record_of([entry], number)
     (disk.root / FILE).write_bytes(made)
+    refused: list[str] = []
+
+    class Noted(NoDescriptor):
+        def __init__(self, path: str, reason: str) -> None:
+            super().__init__(path, reason)
+            refused.append(path)
+
+    monkeypatch.setattr(system_disk, "NoDescriptor", Noted)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     lowest = os.open(os.devnull, os.O_RDONLY)
     os.close(lowest)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + OPEN_FILES_MAX // 2, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + limit, hard))
     try:
         found = await replay(disk)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert (found.failed, found.notes, found.record_count) == ({}, [], count)
+    assert bool(refused) == (limit < OPEN_FILES_MAX)
     for path in (disk.root / "topics" / "orders").glob("*/*.log"):
         assert path.read_bytes() == content, path
 
@@ -422,6 +462,8 @@ async def test_a_log_that_goes_on_with_other_offsets_takes_nothing(crashed: Cras
     found = await replay(crashed.disk)
     assert crashed.log == new
     assert "has other batches than before" in found.notes[0]
+    (aside,) = (crashed.disk.root / DIRECTORY).glob("*.damaged")
+    assert aside.read_bytes() == crashed.content[crashed.ends[3] : crashed.ends[9]], "all of it"
     content = crashed.content[crashed.ends[5] : crashed.ends[6]]
     entry = JournalEntry(TOPIC_ID, 0, "orders", 0, len(new), content)
     heads = encode_head(JournalHead(RUN, 0)) + bytes(BLOCK_BYTES)

@@ -6,17 +6,19 @@ import asyncio
 import errno
 import os
 import platform
+import resource
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from broker.log.journal import BLOCK_BYTES as BLOCK
+from broker.log.journal import RECORD_BYTES_MAX
 from broker.ports import DiskFault, DiskFull
 from broker.runtime import ring_file
 from broker.runtime.disk import SystemDisk
-from broker.runtime.ring_file import BUFFER_BYTES, RING_BYTES, SystemRing
-
-BLOCK = 4096
+from broker.runtime.ring_file import RING_BYTES, TRIAL_WRITES, SystemRing
 
 
 @pytest.fixture
@@ -38,6 +40,7 @@ def content_of(disk: SystemDisk) -> bytes:
 
 
 async def write(ring: SystemRing, position: int, content: bytes) -> None:
+    await ring.idle()
     ring.buffer[: len(content)] = content
     await ring.write(position, len(content))
 
@@ -45,14 +48,14 @@ async def write(ring: SystemRing, position: int, content: bytes) -> None:
 async def test_a_write_stands_at_its_place_and_nowhere_else(
     disk: SystemDisk, ring: SystemRing
 ) -> None:
-    assert (ring.size, len(ring.buffer)) == (RING_BYTES, BUFFER_BYTES)
+    assert (ring.size, len(ring.buffer)) == (RING_BYTES, RECORD_BYTES_MAX)
     assert content_of(disk) == bytes(RING_BYTES)
     await write(ring, 3 * BLOCK, b"a" * BLOCK)
-    await write(ring, RING_BYTES - BUFFER_BYTES, b"b" * BUFFER_BYTES)
+    await write(ring, RING_BYTES - RECORD_BYTES_MAX, b"b" * RECORD_BYTES_MAX)
     await write(ring, 0, b"c" * BLOCK * 2)
     expected = bytearray(RING_BYTES)
     expected[3 * BLOCK : 4 * BLOCK] = b"a" * BLOCK
-    expected[-BUFFER_BYTES:] = b"b" * BUFFER_BYTES
+    expected[-RECORD_BYTES_MAX:] = b"b" * RECORD_BYTES_MAX
     expected[: 2 * BLOCK] = b"c" * BLOCK * 2
     assert content_of(disk) == expected
 
@@ -75,19 +78,21 @@ async def test_a_write_that_nobody_waits_for_any_more_is_over_before_the_next_be
     disk: SystemDisk, ring: SystemRing
 ) -> None:
     for number in range(50):
-        first = asyncio.create_task(write(ring, BLOCK, b"a" * BUFFER_BYTES))
+        first = asyncio.create_task(write(ring, BLOCK, b"a" * RECORD_BYTES_MAX))
         await asyncio.sleep(0)
         first.cancel()
         await asyncio.gather(first, return_exceptions=True)
-        await write(ring, BLOCK, bytes([number]) * BUFFER_BYTES)
-        assert content_of(disk)[BLOCK : BLOCK + BUFFER_BYTES] == bytes([number]) * BUFFER_BYTES
+        await write(ring, BLOCK, bytes([number]) * RECORD_BYTES_MAX)
+        assert (
+            content_of(disk)[BLOCK : BLOCK + RECORD_BYTES_MAX] == bytes([number]) * RECORD_BYTES_MAX
+        )
 
 
 async def test_closing_while_it_is_written_leaves_no_descriptor(disk: SystemDisk) -> None:
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(20):
         opened = await disk.open_ring("journal")
-        writing = asyncio.create_task(write(opened, BLOCK, b"a" * BUFFER_BYTES))
+        writing = asyncio.create_task(write(opened, BLOCK, b"a" * RECORD_BYTES_MAX))
         await asyncio.sleep(0)
         opened.close()
         writing.cancel()
@@ -110,8 +115,6 @@ async def test_an_error_of_the_device_is_a_fault(
     ring: SystemRing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the kernel tells it: in the result of the write, here of one behind the file's limit."""
-    import resource
-
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     monkeypatch.setattr(ring, "size", RING_BYTES * 2)
     resource.setrlimit(resource.RLIMIT_FSIZE, (RING_BYTES, hard))
@@ -143,3 +146,22 @@ async def test_a_full_disk_leaves_nothing_of_it(
             await disk.open_ring("journal")
     assert os.listdir(disk.root) == []
     (await disk.open_ring("journal")).close()
+
+
+async def test_a_file_system_that_writes_in_the_call_is_found_out(
+    ring: SystemRing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop would stand still for every write of it."""
+    real = ring._call
+
+    def call(*arguments: object) -> int:
+        result: int = real(*arguments)
+        if arguments[0] is ring._submit:
+            time.sleep(0.02)  # the write is over when the call returns
+        return result
+
+    monkeypatch.setattr(ring, "_call", call)
+    for _ in range(TRIAL_WRITES - 1):
+        await write(ring, BLOCK, b"a" * BLOCK)
+    with pytest.raises(DiskFault, match="does not write asynchronously"):
+        await write(ring, BLOCK, b"a" * BLOCK)
