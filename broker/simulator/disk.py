@@ -512,8 +512,6 @@ class SimulatedFile:
         self._check_open()
         self._disk.check_error(self._path)
         if self._disk.process.is_alive:
-            self._inode.is_dirty = True
-            self._inode.rewrites += 1
             self._inode.content[position : position + len(chunk)] = chunk
             self._inode.write_anew(position, position + len(chunk))
             self._disk.image.note_change()
@@ -540,7 +538,7 @@ class SimulatedFile:
         self._disk.check_error(self._path)
 
     async def rewrite(self, position: int) -> None:
-        self._inode.given_up.clear()
+        self._inode.write_anew(position, len(self._inode.content))
         self._inode.owes_error = False
         await self.sync()
 

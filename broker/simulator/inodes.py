@@ -38,7 +38,11 @@ class Inode:
             self.given_up.append((begin, len(self.content)))
 
     def write_anew(self, begin: int, end: int) -> None:
-        """These bytes are dirty again: the next sync writes them."""
+        """These bytes are dirty again: the next sync writes them, whatever a later sync took for
+        written since one of them failed.
+        """
+        self.is_dirty = True
+        self.rewrites += 1
         self.given_up = [
             part
             for first, last in self.given_up

@@ -207,3 +207,30 @@ def test_tree_is_listed_renamed_and_removed() -> None:
             disk.open("t/x/p/f")
 
     host.run(work)
+
+
+def test_what_a_failed_sync_gave_up_is_durable_once_it_was_written_anew() -> None:
+    """Not before, whatever other syncs say meanwhile, of other bytes of the same file."""
+    host = Host(1)
+
+    async def fail(disk: SimulatedDisk) -> None:
+        file = await disk.create("a")
+        await disk.sync_directory("")
+        file.append([b"synced"])
+        await file.sync()
+        file.append([b"given up"])
+        host.image.faults.error_probability = 1.0
+        with pytest.raises(DiskFault):
+            await file.sync()
+        host.image.faults.error_probability = 0.0
+        file.write_at(0, b"SYNCED")
+        await file.sync()
+        lost = host.image.clone(Random(1))
+        lost.cut_power()
+        assert lost.content("a") == b"SYNCED" + bytes(8)
+        await file.rewrite(6)
+        file.append([b"dirty"])
+
+    host.run(fail)
+    host.image.cut_power()
+    assert host.image.content("a").startswith(b"SYNCEDgiven up")
