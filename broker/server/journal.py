@@ -149,16 +149,14 @@ class Journal:
         found = [entry for entry in entries if entry is not None]
         return found if len(found) == len(due) else None
 
-    def has_room(self, entries: Sequence[JournalEntry]) -> bool:
-        """False when enough is owed, or the journal is at its end or was given up: the files of all
-        that is owed are to be synced, then `restart`.
+    def may_take(self, entries: Sequence[JournalEntry]) -> bool:
+        """False when enough is owed, or the journal is at its end: the files of all that is owed
+        are to be synced, then `restart`.
         """
         ring, size = self._ring, record_size(entries)
-        return (
-            ring is not None
-            and self._next + blocks_of(size) <= ring.size
-            and self._owed_bytes + size <= OWED_BYTES_MAX
-        )
+        assert ring is not None, "asked without a journal"
+        is_inside = self._next + blocks_of(size) <= ring.size
+        return is_inside and self._owed_bytes + size <= OWED_BYTES_MAX
 
     async def write(self, due: Sequence[Due], entries: Sequence[JournalEntry]) -> bool:
         """Whether they are durable now, in the journal. After a fault there is no journal any more:

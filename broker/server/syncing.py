@@ -134,7 +134,7 @@ class SyncRounds:
         entries = journal.entries_of(due)
         if entries is None:
             return await self._sync_files(due)
-        if journal.has_room(entries):
+        if journal.may_take(entries):
             began_ms = self._clock.monotonic_ms()
             if await journal.write(due, entries):
                 self._count(JOURNAL, len(due), self._clock.monotonic_ms() - began_ms)

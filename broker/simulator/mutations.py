@@ -241,13 +241,13 @@ def _replay_nothing(_original: Any) -> Any:
 
 
 def _begin_the_journal_anew_at_once(original: Any) -> Any:
-    def has_room(self: Journal, entries: Sequence[JournalEntry]) -> bool:
-        if not original(self, entries) and self._ring is not None:
+    def may_take(self: Journal, entries: Sequence[JournalEntry]) -> bool:
+        if not original(self, entries):
             self.owed.clear()
             self.restart(())
         return bool(original(self, entries))
 
-    return has_room
+    return may_take
 
 
 def _forget_who_failed(original: Any) -> Any:
@@ -363,7 +363,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     ),
     "overwrite-journal": Mutation(
         "the journal begins anew before its logs' files were synced",
-        (Patch(Journal, "has_room", _begin_the_journal_anew_at_once),),
+        (Patch(Journal, "may_take", _begin_the_journal_anew_at_once),),
         {"power_cut": 2},
     ),
     "ack-before-journal": Mutation(

@@ -129,7 +129,9 @@ async def test_what_is_pressed_stays_until_it_is_released(page: Page, bootstrap:
 
     await page.goto(MESSAGES)
     link = page.get_by_role("link", name=topic, exact=True)
-    while not await link.count():  # a list of topics may be some seconds old
+    for _ in range(20):  # a list of topics may be some seconds old
+        if await link.count():
+            break
         await page.wait_for_timeout(500)
         await page.reload()
     await page.route("**/messages/?q=*", answer_when_pressed)
