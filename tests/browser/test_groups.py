@@ -207,6 +207,7 @@ async def test_relative_times_tell_the_exact_one_on_pointing(
 ) -> None:
     await page.goto(f"{GROUPS}{group}/reset?to=earliest&topic={topic}")
     await page.get_by_role("button", name="Reset 2 offsets").click()
+    await expect(page.get_by_text(f"2 offsets of {group} reset.")).to_be_visible()
     await open_group(page, group)
     await page.keyboard.press("Control+k")
     await page.keyboard.type("how long ago")

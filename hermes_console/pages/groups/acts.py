@@ -60,9 +60,10 @@ def reset(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
             )
             count = len(read_moves(change.moves))
             messages.success(
-                request, f"{words.count(count, 'offset')} of {group} reset. It can be undone below."
+                request,
+                f"{words.count(count, 'offset')} of {group} reset. It can be undone on its page.",
             )
-            return redirect("groups:detail", cluster=found.name, group=group)
+            return _to_group(found, group)
     except (Refused, ClientError) as error:
         _tell(context, error)
     try:
@@ -222,7 +223,7 @@ def _delete(request: HttpRequest, cluster: str, group: str, topic: str | None) -
         if request.method == "POST" and topic is not None:
             groups.delete_topic_offsets(actor, found, group, topic, typed)
             messages.success(request, f"Offsets of {group} in topic {topic} deleted.")
-            return redirect("groups:detail", cluster=found.name, group=group)
+            return _to_group(found, group)
     except (Refused, ClientError) as error:
         _tell(context, error)
     try:
