@@ -154,7 +154,7 @@ class Metrics:
     sync_rounds_total: Counter = counter(
         "hermes_sync_rounds_total",
         "Sync rounds of topics with durability=fsync: to the journal, direct (file by file) or by "
-        "syncfs.",
+        "syncfs; and settle: files that the journal stood for, which no write waits for.",
         ("way",),
     )
     synced_files_total: Counter = counter(
@@ -169,7 +169,7 @@ class Metrics:
     )
     sync_round_duration_seconds: Histogram = histogram(
         "hermes_sync_round_duration_seconds",
-        "What the device took for a sync round: every write of it waits that long.",
+        "What the device took for a sync round: its writes wait that long (settle's do not).",
         ("way",),
     )
     unsynced_bytes: Gauge = gauge(

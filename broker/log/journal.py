@@ -1,10 +1,10 @@
 """The journal: small writes of many logs, made durable by one write to one file. No disk here.
 
 A round of syncs that brings little is written here instead of syncing each log's file: a record
-holds what the round brought to each log, with its place. The files are synced later, all at once,
-and then the journal begins anew. What a crash left in it is written to the files before any log is
-opened (`journal_replay`). Bytes of a log never change once they are written, so an old record says
-what the file has, or had to have, and writing it again does no harm.
+holds what the round brought to each log, with its place. The files are synced later, many at once,
+beside the rounds, and the record's place is used again. What a crash left in it is written to the
+files before any log is opened (`journal_replay`). Bytes of a log never change once they are
+written, so an old record says what the file has, or had to have, and writing it again does no harm.
 
 Big endian, in blocks of 4096 bytes. Blocks 0 and 1, written one after the other, so that one of
 them is always whole: 0 magic "HJNL" · 4 version u16 · 6 zero u16 · 8 run 16 bytes · 24 turn u64
@@ -128,17 +128,17 @@ def read_heads(content: bytes) -> HeadsFound:
     return HeadsFound(head, is_damaged, other_version)
 
 
-def record_size(entries: Sequence[JournalEntry]) -> int:
-    """Bytes of the record of `entries`."""
-    names = sum(len(entry.topic) for entry in entries)  # legal names are ASCII
-    content = sum(memoryview(entry.content).nbytes for entry in entries)
-    return _BODY + len(entries) * _ENTRY.size + names + content
+def record_size(entry_count: int, names_size: int, content_size: int) -> int:
+    """Bytes of a record, with so many bytes of topics' names and of batches."""
+    return _BODY + entry_count * _ENTRY.size + names_size + content_size
 
 
 def write_record(
     buffer: memoryview, run: bytes, sequence: int, entries: Sequence[JournalEntry]
 ) -> int:
-    """Write the record of `entries` to the beginning of `buffer`; its size in bytes."""
+    """Write the record of `entries` to the beginning of `buffer`; its size in bytes. Topics' names
+    are legal, in ASCII.
+    """
     place = _BODY
     for topic_id, partition, topic, base, position, content in entries:
         name = topic.encode()

@@ -32,7 +32,6 @@ from broker.log.journal import (
     entries_of,
     find_record,
     read_heads,
-    record_size,
     write_record,
 )
 from broker.log.partition_file import read_identity
@@ -156,8 +155,7 @@ async def _kept(file: DiskFile, found: Replayed, records: list[JournalRecord]) -
             if (entry.topic_id, entry.partition) in found.failed
         ]
         if entries:
-            write_record(memoryview(made)[place:], run, sequence, entries)
-            place += blocks_of(record_size(entries))
+            place += blocks_of(write_record(memoryview(made)[place:], run, sequence, entries))
     return bytes(made)
 
 

@@ -180,6 +180,7 @@ class Broker:
     async def _start(self) -> None:
         await self._tasks.start()
         self.spawn(self.sync_rounds.run())
+        self.spawn(self.sync_rounds.settle_halves())
         await self._claim()
         await prepare_directories(self.disk)
         await self.catalog.load()

@@ -1,10 +1,10 @@
 """Sync rounds: one sync for everything that was written since the last one (group commit).
 
 A partition with `durability=fsync` is added when it was written to; one round at a time takes all
-that came while the round before it ran. A round that brings little is written to the journal. Of
-others up to `DIRECT_FILES_MAX` files are synced one by one beside each other, more by one `syncfs`
-of the data directory's file system; when the journal is full, a round syncs the files of all that
-it holds. What a round has made durable is published when it is over. The first fault of a file
+that came while the round before it ran. A round that brings little is written to the journal, whose
+logs are synced later, beside the rounds. Of others up to `DIRECT_FILES_MAX` files are synced one by
+one beside each other, more by one `syncfs` of the data directory's file system. What a round has
+made durable is published when it is over. The first fault of a file
 takes its partition offline, after `syncfs` every partition of the round, and then there is no other
 `syncfs`: the next sync of the same file would say that all is well.
 
@@ -42,6 +42,7 @@ DESCRIPTOR_PAUSE_MS: Final = 100
 DIRECT: Final = "direct"
 JOURNAL: Final = "journal"
 WHOLE: Final = "syncfs"
+SETTLE: Final = "settle"
 
 T = TypeVar("T")
 _log = structlog.get_logger("hermes.syncing")
@@ -72,6 +73,8 @@ class SyncRounds:
         self._added_ms = 0.0
         self._waits = False
         self._may_sync_all = True
+        self._syncs_all = asyncio.Lock()
+        """One `syncfs` at a time: of two the system tells one of an error."""
         self._counted: dict[str, tuple[Value, Value, Distribution]] = {}
 
     def add(self, partition: Partition) -> None:
@@ -95,16 +98,31 @@ class SyncRounds:
                 for partition in dirty:
                     partition.take_offline(f"broken invariant: {error}")
 
+    async def settle_halves(self) -> None:
+        """Beside `run`, until cancelled: sync the logs of each half of the journal that is left."""
+        while True:
+            await self._journal.is_left.wait()
+            self._journal.is_left.clear()
+            try:
+                await self._settle()
+            except Exception as error:  # noqa: BLE001 - what is not settled stays in the journal
+                _log.error("a half of the journal was not settled", exc_info=error)
+
     async def settle(self) -> None:
-        """After `run`, at a stop: the files have what the journal has, and it ends. Never raises:
-        the next start finds it as it is.
+        """After `run` and `settle_halves`, at a stop: the files have what the journal has, and it
+        ends. Never raises: the next start finds it as it is.
         """
         try:
-            owed = await self._begin(list(self._journal.owed))
-            self._journal.restart(each.partition for each in await self._sync_files(owed))
+            self._journal.leave()
+            await self._settle()
             await self._journal.end()
         except Exception as error:  # noqa: BLE001 - a bug must not keep logs from being closed
             _log.error("the journal was not ended", exc_info=error)
+
+    async def _settle(self) -> None:
+        due = await self._begin(list(self._journal.settling))
+        synced = await self._sync_files(due, SETTLE)
+        self._journal.settled(each.partition for each in synced)
 
     async def _round(self, partitions: Sequence[Partition]) -> None:
         due = await self._begin(partitions)
@@ -134,28 +152,29 @@ class SyncRounds:
         entries = journal.entries_of(due)
         if entries is None:
             return await self._sync_files(due)
-        if journal.may_take(entries):
-            began_ms = self._clock.monotonic_ms()
-            if await journal.write(due, entries):
-                self._count(JOURNAL, len(due), self._clock.monotonic_ms() - began_ms)
-                return [each for each in due if each.log.finish_sync(each.mark)]
+        began_ms = self._clock.monotonic_ms()
+        if await journal.write(due, entries):
+            self._count(JOURNAL, len(due), self._clock.monotonic_ms() - began_ms)
+            return [each for each in due if each.log.finish_sync(each.mark)]
         taken = {each.partition for each in due}
-        owed = [partition for partition in journal.owed if partition not in taken]
-        synced = await self._sync_files([*due, *await self._begin(owed)])
-        journal.restart(each.partition for each in synced)
-        return synced
+        owed = [partition for partition in journal.settling if partition not in taken]
+        return await self._sync_files([*due, *await self._begin(owed)])
 
-    async def _sync_files(self, due: Sequence[Due]) -> list[Due]:
-        """As `_sync`, each by its file."""
+    async def _sync_files(self, due: Sequence[Due], counted_as: str = "") -> list[Due]:
+        """As `_sync`, each by its file; counted as the way that was gone, or `counted_as`."""
         if not due:
             return []
         file_count = sum(each.mark.file_count for each in due)
-        can_sync_all = self._may_sync_all and self._disk.has_sync_all
-        is_direct = file_count <= DIRECT_FILES_MAX or not can_sync_all
         began_ms = self._clock.monotonic_ms()
-        synced = await (self._sync_directly(due) if is_direct else self._sync_whole(due))
-        elapsed_ms = self._clock.monotonic_ms() - began_ms
-        self._count(DIRECT if is_direct else WHOLE, file_count, elapsed_ms)
+        synced = None
+        if file_count > DIRECT_FILES_MAX:
+            async with self._syncs_all:
+                if self._may_sync_all and self._disk.has_sync_all:
+                    synced = await self._sync_whole(due)
+        way = DIRECT if synced is None else WHOLE
+        if synced is None:
+            synced = await self._sync_directly(due)
+        self._count(counted_as or way, file_count, self._clock.monotonic_ms() - began_ms)
         return synced
 
     def _count(self, way: str, file_count: int, elapsed_ms: float) -> None:

@@ -240,21 +240,19 @@ def _replay_nothing(_original: Any) -> Any:
     return run
 
 
-def _begin_the_journal_anew_at_once(original: Any) -> Any:
-    def may_take(self: Journal, entries: Sequence[JournalEntry]) -> bool:
-        if not original(self, entries):
-            self.owed.clear()
-            self.restart(())
-        return bool(original(self, entries))
+def _leave_nothing_to_settle(original: Any) -> Any:
+    def make_room(self: Journal, size: int) -> bool:
+        self.settling.clear()
+        return bool(original(self, size))
 
-    return may_take
+    return make_room
 
 
 def _forget_who_failed(original: Any) -> Any:
-    def restart(self: Journal, _synced: Iterable[Partition]) -> None:
-        original(self, list(self.owed))
+    def settled(self: Journal, _synced: Iterable[Partition]) -> None:
+        original(self, list(self.settling))
 
-    return restart
+    return settled
 
 
 def _answer_before_the_journal(original: Any) -> Any:
@@ -362,8 +360,8 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         {"power_cut": 2},
     ),
     "overwrite-journal": Mutation(
-        "the journal begins anew before its logs' files were synced",
-        (Patch(Journal, "may_take", _begin_the_journal_anew_at_once),),
+        "a half of the journal is written to again before its logs' files were synced",
+        (Patch(Journal, "_make_room", _leave_nothing_to_settle),),
         {"power_cut": 2},
     ),
     "ack-before-journal": Mutation(
@@ -372,8 +370,8 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         {"power_cut": 2, "slow_disk": 1},
     ),
     "forget-failed-log": Mutation(
-        "the journal begins anew although a log's file could not be synced",
-        (Patch(Journal, "restart", _forget_who_failed),),
+        "a half of the journal is written to again although a log's file could not be synced",
+        (Patch(Journal, "settled", _forget_who_failed),),
         {"broken_disk": 3, "power_cut": 1},
     ),
     "trust-cache-after-fault": Mutation(

@@ -16,7 +16,7 @@ import pytest
 from broker.errors import ErrorCode
 from broker.log.journal import FILE, FIRST_RECORD, NO_RUN, read_heads
 from broker.runtime.ring_file import RING_BYTES
-from broker.server.journal import OWED_BYTES_MAX, ROUNDS_BEFORE
+from broker.server.journal import HALF_BYTES, ROUNDS_BEFORE
 from tests.faults.disks import Ext4Disk, tmpfs
 from tests.faults.injection import failing
 from tests.faults.scrape import metric
@@ -91,7 +91,9 @@ def test_a_clean_stop_ends_the_journal(tmp_path: Path) -> None:
             assert client.fetch("orders", 0).high_watermark == count
 
 
-def test_a_journal_with_much_owed_begins_anew_and_its_logs_are_whole(tmp_path: Path) -> None:
+def test_a_half_with_much_is_settled_beside_the_rounds_and_its_logs_are_whole(
+    tmp_path: Path,
+) -> None:
     value: list[tuple[bytes | None, bytes | None]] = [(b"key", b"v" * 7_000)]
     with BrokerProcess(tmp_path) as broker:
         with WireClient(broker.kafka_port) as client:
@@ -99,20 +101,43 @@ def test_a_journal_with_much_owed_begins_anew_and_its_logs_are_whole(tmp_path: P
             count = small = produce_to_journal(broker, client, "orders")
             before = rounds(broker, "direct")
             deadline = time.monotonic() + DEADLINE_S
-            while rounds(broker, "direct") <= before:
-                assert time.monotonic() < deadline, "it never began anew"
+            while rounds(broker, "direct") <= before + 2:
+                assert time.monotonic() < deadline, "no half was left"
+                in_journal = rounds(broker, "journal")
                 for _ in range(20):
                     assert client.produce("orders", value).error_code == 0
                     count += 1
-            assert count - small > OWED_BYTES_MAX // 2 // 7_000, "not before it has much"
-            in_journal = rounds(broker, "journal")
-            produce(client, "orders", 20)
-            assert rounds(broker, "journal") == in_journal + 20, "and goes on"
-            assert rounds(broker, "direct") == before + 1
+                assert rounds(broker, "journal") == in_journal + 20, "it takes every round"
+            assert count - small > 3 * (HALF_BYTES // 7_100), "not before one has much"
         broker.restart()
         assert metric(broker, "hermes_journal_replayed_records_total")
         with WireClient(broker.kafka_port) as client:
-            assert client.fetch("orders", 0).high_watermark == count + 20
+            assert client.fetch("orders", 0).high_watermark == count
+
+
+@pytest.mark.apt("strace")
+def test_a_half_that_cannot_be_settled_keeps_the_journal_for_the_next_start(tmp_path: Path) -> None:
+    value: list[tuple[bytes | None, bytes | None]] = [(b"key", b"v" * 7_000)]
+    with BrokerProcess(tmp_path) as broker:
+        with WireClient(broker.kafka_port) as client:
+            client.create_topic("orders", durability="fsync")
+            client.create_topic("others", durability="fsync")
+            count = produce_to_journal(broker, client, "orders")
+            produce(client, "others", 20)
+            deadline = time.monotonic() + DEADLINE_S
+            with failing(broker, "fdatasync", path=log_of(broker, "orders")):
+                while (answer := client.produce("orders", value).error_code) == 0:
+                    assert time.monotonic() < deadline, "nobody met the fault"
+                    count += 1
+            assert answer == ErrorCode.KAFKA_STORAGE_ERROR
+            assert "the journal is kept" in broker.log_path.read_text()
+            in_journal = rounds(broker, "journal")
+            produce(client, "others", ENOUGH)
+            assert rounds(broker, "journal") == in_journal, "it keeps what it has"
+        broker.restart()
+        with WireClient(broker.kafka_port) as client:
+            assert client.fetch("orders", 0).high_watermark >= count
+            assert client.fetch("others", 0).high_watermark == 20 + ENOUGH
 
 
 @pytest.mark.apt("strace")
