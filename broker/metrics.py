@@ -153,8 +153,8 @@ class Metrics:
     )
     sync_rounds_total: Counter = counter(
         "hermes_sync_rounds_total",
-        "Sync rounds of topics with durability=fsync: to the journal, direct (file by file) or by "
-        "syncfs; and settle: files that the journal stood for, which no write waits for.",
+        "Syncs of topics with durability=fsync: rounds to the journal, direct (file by file) or by "
+        "syncfs; settle is the sync of the files of one half of the journal, beside the rounds.",
         ("way",),
     )
     synced_files_total: Counter = counter(
@@ -169,7 +169,7 @@ class Metrics:
     )
     sync_round_duration_seconds: Histogram = histogram(
         "hermes_sync_round_duration_seconds",
-        "What the device took for a sync round: its writes wait that long (settle's do not).",
+        "How long a sync round took: its writes wait that long. None waits for settle.",
         ("way",),
     )
     unsynced_bytes: Gauge = gauge(

@@ -1,14 +1,15 @@
 """`hermes bench compare`: our broker and another one on this machine, pair by pair.
 
 Both run at the same time, pinned to the same core; one is loaded, the other idles; which one begins
-alternates. The load has the other cores. Each run is on a new topic, and what was acknowledged is
-held against the topic's offsets.
+alternates, and nothing is left for the device to write when a run begins. The load has the other
+cores. Each run is on a new topic, and what was acknowledged is held against the topic's offsets.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -178,6 +179,7 @@ def _run(contest: Contest, sides: Sides, side: str) -> Sample:
     target, options = (
         (sides.ours, sides.our_options) if side == "ours" else (sides.peer, sides.peer_options)
     )
+    os.sync()  # else the device writes in this turn what the other side's left in memory
     try:
         return contest.run(target, options._replace(seconds=options.seconds * contest.seconds))
     except BenchFault as fault:

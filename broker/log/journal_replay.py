@@ -76,21 +76,21 @@ async def replay(disk: Disk) -> Replayed:
         return found
     try:
         with _only_copy():
-            heads, is_damaged, other_version = read_heads(await file.read_cold(0, FIRST_RECORD))
+            head, is_damaged, other_version = read_heads(await file.read_cold(0, FIRST_RECORD))
         if other_version:
             reason = f"has version {other_version}: run the version of HermesMQ that wrote it"
             raise DiskFault(FILE, reason)
         if is_damaged:
             found.notes.append(
                 f"{FILE}: one of its heads is damaged, the other one counts"
-                if heads
+                if head
                 else f"{FILE}: each of its heads is damaged: what was synced in the last seconds "
                 "before a crash may be missing"
             )
-        if heads is None:
+        if head is None:
             return found
-        found.head = heads
-        if heads.run != NO_RUN:
+        found.head = head
+        if head.run != NO_RUN:
             await _replay(disk, file, found)
     finally:
         file.close()

@@ -74,6 +74,7 @@ class SystemDisk:
         self._rounds = SyncThreads()
         self.writeback = WritebackThread()
         self._root_users = _Users(root_descriptor)
+        self._root_syncs = _Syncs(sync_file_system)
         self._device = os.fstat(root_descriptor).st_dev
         self.has_sync_all = has_honest_syncfs()
         self._temporary_numbers = count()
@@ -162,7 +163,7 @@ class SystemDisk:
 
     async def sync_all(self) -> None:
         with _mapped(""):
-            await self._rounds.run([partial(self._root_users.call, sync_file_system)])
+            await self._rounds.run([partial(self._root_users.call, self._root_syncs.run)])
 
     async def sync_files(self, files: Sequence[DiskFile]) -> list[DiskFault | None]:
         own = [file for file in files if isinstance(file, SystemFile)]
@@ -267,7 +268,7 @@ class SystemFile:
         disk.note_device(found.st_dev)
         _read_what_is_asked(descriptor)
         self._users = _Users(descriptor)
-        self._syncs = _Syncs()
+        self._syncs = _Syncs(_fdatasync)
         self._writeback = Writeback(disk.writeback, self._users.run, self._size)
         if found.st_blocks * _BLOCK_BYTES > self._size + AHEAD_BYTES // 2:
             self._trim()  # set aside by a process that was killed
@@ -370,11 +371,13 @@ class SystemFile:
 
 
 class _Syncs:
-    """Syncs of one file, one at a time. The system tells one of them of an error and counts the
-    pages as written: every later one gets the same error here.
+    """Syncs by `function` of one descriptor, one at a time. The system tells one of them of an
+    error, even when nobody waits for that one any more, and counts the pages as written: every
+    later one gets the same error here.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, function: Callable[[int], None]) -> None:
+        self._function = function
         self._guard = threading.Lock()
         self._error: OSError | None = None
 
@@ -384,7 +387,7 @@ class _Syncs:
             if self._error is not None:
                 raise OSError(self._error.errno, self._error.strerror)
             try:
-                _fdatasync(descriptor)
+                self._function(descriptor)
             except OSError as error:
                 self._error = error
                 raise

@@ -1,5 +1,5 @@
 """The threads that sync what a round takes: side by side, with one wake-up of the loop when the
-last one has ended.
+last one has ended. Whichever is idle takes the next call, whoever asked for it.
 
 An executor costs two futures, several hand-overs of the interpreter and a wake-up for each file: at
 a thousand rounds a second that was more than the syncs themselves.
@@ -24,7 +24,10 @@ class SyncThreads:
     was asked for before still runs."""
 
     def __init__(self) -> None:
-        self._queues: list[SimpleQueue[_Share | None]] = []
+        self._queue: SimpleQueue[_Share | None] = SimpleQueue()
+        self._thread_count = 0
+        self._share_count = 0
+        """Asked for and not told to have ended."""
         self._running = 0
         self._waiting: list[asyncio.Future[None]] = []
         self._is_closed = False
@@ -50,16 +53,18 @@ class SyncThreads:
         if not works:
             return []
         count = min(len(works), THREADS)
-        while len(self._queues) < count:
+        self._share_count += count
+        while self._thread_count < min(self._share_count, THREADS):
             self._start()
         together = _Together(asyncio.get_running_loop(), works, count)
         for number in range(count):
-            self._queues[number].put((together, number))
+            self._queue.put((together, number))
         self._running += 1
         try:
             await together.done
         finally:
             self._running -= 1
+            self._share_count -= count
             if self._waiting and not self._running:
                 self._end_pauses()
         return together.results
@@ -67,8 +72,8 @@ class SyncThreads:
     def close(self) -> None:
         """Never waits for the device."""
         self._is_closed = True
-        for queue in self._queues:
-            queue.put(None)
+        for _ in range(self._thread_count):
+            self._queue.put(None)
 
     def _end_pauses(self) -> None:
         for ended in self._waiting:
@@ -77,10 +82,9 @@ class SyncThreads:
         self._waiting.clear()
 
     def _start(self) -> None:
-        queue: SimpleQueue[_Share | None] = SimpleQueue()
-        name = f"disk-round_{len(self._queues)}"
-        threading.Thread(target=_work, args=(queue,), name=name, daemon=True).start()
-        self._queues.append(queue)
+        name = f"disk-round_{self._thread_count}"
+        threading.Thread(target=_work, args=(self._queue,), name=name, daemon=True).start()
+        self._thread_count += 1
 
 
 class _Together:
@@ -101,7 +105,7 @@ class _Together:
         self._left = count
 
     def do_share(self, number: int) -> None:
-        """In thread `number`: every `count`th of the calls."""
+        """In a thread: every `count`th of the calls, from `number` on."""
         try:
             for place in range(number, len(self._works), self._count):
                 self.results[place] = self._works[place]()

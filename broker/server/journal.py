@@ -1,54 +1,42 @@
-"""The journal of one broker: which rounds of syncs go there, and which half of it takes them.
+"""The journal of one broker: its file's life.
 
-Rounds write to one half; when it has enough, and the other half's logs are synced, the other half
-goes on and this one's logs are synced beside the rounds (`SyncRounds.settle_halves`). Not here:
+Not here: which half takes a record (`journal_halves`), which rounds are for it (`journal_rounds`),
 what a record looks like (`broker.log.journal`), what a start does with what it finds
-(`broker.log.journal_replay`), the rounds (`syncing`). Invariants: whatever was published because
-the journal has it stays in the journal until its log's file was synced; a journal with the records
-of a log that failed is kept for the next start. Where the system has no file for it, or after the
-first fault, every round syncs files, as if there were none.
+(`broker.log.journal_replay`). Invariants: whatever was published because the journal has it stays
+there until its log's file was synced; a journal with the records of a log that failed is kept for
+the next start. Where the system has no file for it, or after the first fault, every round syncs
+files, as if there were none.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
 from broker.log.journal import (
-    BLOCK_BYTES,
     FILE,
-    FIRST_RECORD,
     NO_HEAD,
     NO_RUN,
-    RECORD_BYTES_MAX,
     JournalEntry,
     blocks_of,
     encode_head,
-    record_size,
     write_record,
 )
 from broker.log.journal_replay import replay
 from broker.log.synced_ends import LogKey
 from broker.metrics import Metrics
 from broker.ports import Clock, Disk, DiskFault, DiskFull, IdSource, RingFile, Spawn
+from broker.server.journal_halves import Halves
 
 if TYPE_CHECKING:
     from broker.server.partition import Partition
     from broker.server.syncing import Due
 
-ROUND_BYTES_MAX: Final = 48 * 1024
-"""Of records that go to the journal in one round. They are written twice: more is not worth it."""
-HALF_BYTES: Final = 512 * 1024
-"""Of records in one half, when the other one is to go on: its files are synced in little time."""
-HALF_MS_MIN: Final = 20
-"""One half takes rounds for so long at least, and no more than that: 26 MB/s are written twice at
-most, whatever comes.
-"""
-LOGS_MAX: Final = 32
-"""In one record: with the longest names it fits the buffer of a ring."""
 ROUNDS_BEFORE: Final = 100
 """Small rounds until the journal is begun: who never has them needs none."""
 RETRY_MS: Final = 60_000
@@ -69,22 +57,15 @@ class Journal:
         self._metrics = metrics
         self._spawn = spawn
         self._ring: RingFile | None = None
+        self._halves: Halves[Partition] | None = None
+        """Stays when the ring is given up: what is owed is to be synced."""
         self._head = NO_HEAD
         self._sequence = 0
         self._is_writing = False
-        self._next = self._end = 0
-        self._half_bytes = 0
-        """Of records in the half that is written to."""
-        self._leaves_from_ms = 0.0
-        """The half that is written to may be left then."""
-        self._small_rounds = 0
-        self._may_begin = True
-        self._begins_at_ms = 0.0
-        self.rounds_before = ROUNDS_BEFORE
-        self._owed: dict[Partition, None] = {}
-        """Whose files may lack what the half that is written to has."""
-        self.settling: dict[Partition, None] = {}
-        """Whose files may lack what the other half has."""
+        self.rounds_left = ROUNDS_BEFORE
+        """Small rounds until it is begun."""
+        self._begins_from_ms = 0.0
+        """Infinite: it is begun, or never will be."""
         self.is_left = asyncio.Event()
         """Set when a half was left: what is `settling` is to be synced."""
         self._failed: dict[LogKey, str] = {}
@@ -98,11 +79,11 @@ class Journal:
             _log.error("the journal could not be used whole", note=note)
         if found.failed:
             _log.error("the journal is kept for the next start", partitions=len(found.failed))
+            self._begins_from_ms = inf
         if found.record_count:
             _log.info("replayed the journal", records=found.record_count, bytes=found.byte_count)
         self._metrics.journal_replayed_records_total.add(found.record_count)
         self._failed = found.failed
-        self._may_begin = not found.failed
         self._head = found.head
 
     def check(self, directory: str, key: LogKey) -> None:
@@ -112,94 +93,66 @@ class Journal:
         if key in self._failed:
             raise DiskFault(directory, self._failed[key])
 
-    def _note_small_round(self) -> None:
-        """A round was small enough for the journal: begin it when there were many."""
-        self._small_rounds += 1
-        if (
-            self._small_rounds >= self.rounds_before
-            and self._may_begin
-            and self._clock.monotonic_ms() >= self._begins_at_ms
-        ):
-            self._may_begin = False
+    @property
+    def is_open(self) -> bool:
+        """Whether there is one to write to."""
+        return self._ring is not None
+
+    @property
+    def settling(self) -> tuple[Partition, ...]:
+        """Whose files are to be synced."""
+        return () if self._halves is None else self._halves.settling
+
+    def note_small_round(self) -> None:
+        """A round would be for the journal, and there is none: begin it when there were many."""
+        self.rounds_left -= 1
+        if self.rounds_left <= 0 and self._clock.monotonic_ms() >= self._begins_from_ms:
+            self._begins_from_ms = inf
             self._spawn(self._begin())
 
     async def _begin(self) -> None:
         """Make the file, and this process's run of it; without success there is no journal."""
-        ring: RingFile | None = None
-        try:
-            ring = await self._disk.open_ring(FILE)
-            await self._write_heads(ring, self._ids.uuid())
-        except BaseException as error:
-            if ring is not None:
-                ring.close()
-            if not isinstance(error, DiskFault):
-                raise
-            if isinstance(error, DiskFull):  # there may be room later
-                self._begins_at_ms = self._clock.monotonic_ms() + RETRY_MS
-                self._may_begin = True
-            _log.warning("no journal: small synced writes take longer", fault=str(error))
-            return
-        self._ring = ring
-        self._next, self._end = FIRST_RECORD, _middle_of(ring)
-        assert self._end - self._next >= RECORD_BYTES_MAX, "a half has room for a record"
+        with ExitStack() as unless_begun:
+            try:
+                ring = await self._disk.open_ring(FILE)
+                unless_begun.callback(ring.close)
+                await self._write_heads(ring, self._ids.uuid())
+            except DiskFault as fault:
+                if isinstance(fault, DiskFull):  # there may be room later
+                    self._begins_from_ms = self._clock.monotonic_ms() + RETRY_MS
+                _log.warning("no journal: small synced writes take longer", fault=str(fault))
+                return
+            halves: Halves[Partition] = Halves(ring.size)
+            unless_begun.pop_all()
+        self._ring, self._halves = ring, halves
 
-    def entries_of(self, due: Sequence[Due]) -> list[JournalEntry] | None:
-        """What a round writes to the journal; None when it is not for the journal, or there is no
-        room.
+    def has_room(self, size: int) -> bool:
+        """Whether a record of `size` bytes can be written now. It cannot while more comes than the
+        device syncs beside the rounds.
         """
-        size = _record_size_of(due)
-        if size is None:
-            return None
-        if self._ring is None:
-            self._note_small_round()
-            return None
-        if not self._make_room(blocks_of(size)):
-            return None
-        entries = [_entry_of(each) for each in due]
-        found = [entry for entry in entries if entry is not None]
-        return found if len(found) == len(due) else None
-
-    def _make_room(self, size: int) -> bool:
-        """Whether there is room for a record, in the other half if this one has enough. There is
-        none while much comes, or the device is slow: then the round syncs its files.
-        """
-        has_enough = self._half_bytes >= HALF_BYTES or self._next + size > self._end
-        if not has_enough:
-            return True
-        if self.settling or self._clock.monotonic_ms() < self._leaves_from_ms:
-            return False
-        self._go_on_in_other_half()
-        return True
-
-    def _go_on_in_other_half(self) -> None:
-        assert self._ring is not None, "asked without a journal"
-        middle = _middle_of(self._ring)
-        is_second = self._end > middle
-        self._next, self._end = (FIRST_RECORD, middle) if is_second else (middle, self._ring.size)
-        self._half_bytes = 0
-        self._leaves_from_ms = self._clock.monotonic_ms() + HALF_MS_MIN
-        self.settling, self._owed = self._owed, {}
-        self.is_left.set()
+        halves = self._halves
+        assert halves is not None, "asked without a journal"
+        return halves.has_place(size) or halves.may_leave(self._clock.monotonic_ms())
 
     async def write(self, due: Sequence[Due], entries: Sequence[JournalEntry]) -> bool:
-        """Whether they are durable now, in the journal. After a fault there is no journal any more:
-        the files of all that is owed are to be synced.
+        """Whether they are durable now, in the journal, which `has_room`. After a fault there is no
+        journal any more: the files of all that is `settling` are to be synced.
         """
-        ring, head = self._ring, self._head
+        ring, halves = self._ring, self._halves
         assert ring is not None, "asked without a journal"
+        assert halves is not None, "asked without a journal"
         self._sequence += 1
-        size = write_record(ring.buffer, head.run, self._sequence, entries)
-        self._half_bytes += size
-        size = blocks_of(size)
-        position, self._next = self._next, self._next + size
-        for each in due:
-            self._owed[each.partition] = None
+        size = write_record(ring.buffer, self._head.run, self._sequence, entries)
+        if not halves.has_place(size):
+            halves.leave(self._clock.monotonic_ms())
+            self.is_left.set()
+        position = halves.place(size, (each.partition for each in due))
         self._is_writing = True
         try:
-            await ring.write(position, size)
+            await ring.write(position, blocks_of(size))
         except DiskFault as fault:
             _log.error("the journal failed: syncing files goes on", fault=str(fault))
-            self.leave()
+            halves.leave_both()
             self.give_up()
             return False
         finally:
@@ -210,23 +163,23 @@ class Journal:
 
     def forget(self, partition: Partition) -> None:
         """Its topic was deleted."""
-        self._owed.pop(partition, None)
-        self.settling.pop(partition, None)
+        if self._halves is not None:
+            self._halves.forget(partition)
 
-    def leave(self) -> None:
-        """Both halves are to be settled: nothing more is written."""
-        self.settling |= self._owed
-        self._owed = {}
+    def leave_both(self) -> None:
+        """At a stop: the files of all that is owed are to be synced."""
+        if self._halves is not None:
+            self._halves.leave_both()
 
-    def settled(self, synced: Iterable[Partition]) -> None:
-        """The files of `synced` have what was `settling`. A log that failed keeps the journal, for
-        the next start, as it is.
+    def note_settled(self, synced: Iterable[Partition]) -> None:
+        """The files of `synced` have what was `settling`. A log that failed keeps the journal, as
+        it is, for the next start.
         """
-        for partition in synced:
-            self.settling.pop(partition, None)
-        if self.settling and self._ring is not None:
-            _log.error("the journal is kept for the next start", partitions=len(self.settling))
-            self.give_up()
+        halves = self._halves
+        if halves is None or halves.note_settled(synced) or self._ring is None:
+            return
+        _log.error("the journal is kept for the next start", partitions=len(halves.settling))
+        self.give_up()
 
     def give_up(self) -> None:
         """Write nothing more to it, and leave it for the next start."""
@@ -235,9 +188,9 @@ class Journal:
             ring.close()
 
     async def end(self) -> None:
-        """At a clean stop, when all is settled: the next start need not look."""
-        ring = self._ring
-        if ring is not None and not self._owed and not self.settling:
+        """At a clean stop: when all is settled, the next start need not look."""
+        ring, halves = self._ring, self._halves
+        if ring is not None and halves is not None and halves.is_all_settled:
             try:
                 await self._write_heads(ring, NO_RUN)
             except DiskFault as fault:
@@ -252,43 +205,3 @@ class Journal:
             ring.buffer[: len(content)] = content
             await ring.write(head.position, len(content))
             self._head = head
-
-
-def _record_size_of(due: Sequence[Due]) -> int | None:
-    """Bytes of the record of a round; None when it is not for the journal."""
-    if len(due) > LOGS_MAX:
-        return None
-    size = names_size = 0
-    for partition, log, mark, _ in due:
-        synced = log.checkpoints.synced
-        length = mark.position - synced.position
-        size += length
-        if (
-            length < 0
-            or size > ROUND_BYTES_MAX
-            or synced.segment_base != mark.segments[-1].base_offset
-            or not log.checkpoints.needs_one_file(mark)
-        ):
-            return None
-        names_size += len(partition.topic)
-    return record_size(len(due), names_size, size)
-
-
-def _middle_of(ring: RingFile) -> int:
-    """Where the second half begins, of the records' room."""
-    return FIRST_RECORD + (ring.size - FIRST_RECORD) // (2 * BLOCK_BYTES) * BLOCK_BYTES
-
-
-def _entry_of(due: Due) -> JournalEntry | None:
-    """What is not synced of a log; None when it cannot be read at once."""
-    partition, log, mark, _ = due
-    _, base, position = log.checkpoints.synced
-    length = mark.position - position
-    try:
-        content = mark.segments[-1].file().read(position, length)
-    except (DiskFault, FileNotFoundError):
-        return None
-    if content is None or len(content) != length:
-        return None
-    topic_id = bytes(partition.topic_id)
-    return JournalEntry(topic_id, partition.index, partition.topic, base, position, content)

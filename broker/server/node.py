@@ -158,7 +158,7 @@ class Broker:
         await self._tasks.close()
         self.turn.settle()
         self.deadlines.close()
-        await self.sync_rounds.settle()
+        await self.sync_rounds.settle_at_stop()
         await self.partitions.close()
         _log.info("stopped", node_id=self.node_id)
 
@@ -180,7 +180,7 @@ class Broker:
     async def _start(self) -> None:
         await self._tasks.start()
         self.spawn(self.sync_rounds.run())
-        self.spawn(self.sync_rounds.settle_halves())
+        self.spawn(self.sync_rounds.settle_forever())
         await self._claim()
         await prepare_directories(self.disk)
         await self.catalog.load()

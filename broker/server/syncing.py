@@ -1,12 +1,12 @@
 """Sync rounds: one sync for everything that was written since the last one (group commit).
 
 A partition with `durability=fsync` is added when it was written to; one round at a time takes all
-that came while the round before it ran. A round that brings little is written to the journal, whose
-logs are synced later, beside the rounds. Of others up to `DIRECT_FILES_MAX` files are synced one by
-one beside each other, more by one `syncfs` of the data directory's file system. What a round has
-made durable is published when it is over. The first fault of a file
-takes its partition offline, after `syncfs` every partition of the round, and then there is no other
-`syncfs`: the next sync of the same file would say that all is well.
+that came while the round before it ran. A round that brings little is written to the journal; the
+files of its logs are synced later, beside the rounds. Of others up to `DIRECT_FILES_MAX` files are
+synced side by side, more by one `syncfs` of the data directory's file system. What a round has made
+durable is published when it is over. The first fault of a file takes its partition offline, after
+`syncfs` every partition of the round, and then there is no other `syncfs`: the next sync of the
+same file would say that all is well.
 
 Not here: what has to be synced of a log (`PartitionLog.begin_sync`), whom that answers
 (`Partition.on_synced`). No task, thread or wait of a request's own.
@@ -21,11 +21,13 @@ from typing import Final, NamedTuple, TypeVar
 import structlog
 
 from broker.log.checkpoint import SyncMark
+from broker.log.journal import JournalEntry
 from broker.log.partition_log import PartitionLog
 from broker.measures import Distribution, Value
 from broker.metrics import Metrics
 from broker.ports import Clock, Disk, DiskFault, DiskFile, NoDescriptor
 from broker.server.journal import Journal
+from broker.server.journal_rounds import read_entries, record_size_of
 from broker.server.partition import Partition
 from broker.server.turn import Turn
 
@@ -74,7 +76,7 @@ class SyncRounds:
         self._waits = False
         self._may_sync_all = True
         self._syncs_all = asyncio.Lock()
-        """One `syncfs` at a time: of two the system tells one of an error."""
+        """One `syncfs` at a time: of two that run, the system tells only one of an error."""
         self._counted: dict[str, tuple[Value, Value, Distribution]] = {}
 
     def add(self, partition: Partition) -> None:
@@ -98,31 +100,33 @@ class SyncRounds:
                 for partition in dirty:
                     partition.take_offline(f"broken invariant: {error}")
 
-    async def settle_halves(self) -> None:
-        """Beside `run`, until cancelled: sync the logs of each half of the journal that is left."""
+    async def settle_forever(self) -> None:
+        """Beside `run`, until cancelled: sync the files of each half that is left."""
         while True:
             await self._journal.is_left.wait()
             self._journal.is_left.clear()
             try:
                 await self._settle()
-            except Exception as error:  # noqa: BLE001 - what is not settled stays in the journal
-                _log.error("a half of the journal was not settled", exc_info=error)
+            except Exception as error:  # noqa: BLE001 - it keeps what is not settled, and rounds go on by files
+                _log.error("the journal is kept for the next start", exc_info=error)
+                self._journal.give_up()
 
-    async def settle(self) -> None:
-        """After `run` and `settle_halves`, at a stop: the files have what the journal has, and it
-        ends. Never raises: the next start finds it as it is.
+    async def settle_at_stop(self) -> None:
+        """After `run` and `settle_forever`: the files have what the journal has, and it ends. Never
+        raises: the next start finds it as it is.
         """
         try:
-            self._journal.leave()
+            self._journal.leave_both()
             await self._settle()
             await self._journal.end()
         except Exception as error:  # noqa: BLE001 - a bug must not keep logs from being closed
             _log.error("the journal was not ended", exc_info=error)
 
     async def _settle(self) -> None:
-        due = await self._begin(list(self._journal.settling))
+        """Sync the files of what is settling. What of it cannot be synced keeps the journal."""
+        due = await self._begin(self._journal.settling)
         synced = await self._sync_files(due, SETTLE)
-        self._journal.settled(each.partition for each in synced)
+        self._journal.note_settled(each.partition for each in synced)
 
     async def _round(self, partitions: Sequence[Partition]) -> None:
         due = await self._begin(partitions)
@@ -149,7 +153,7 @@ class SyncRounds:
     async def _sync(self, due: list[Due]) -> list[Due]:
         """Those that are durable now; the others are offline."""
         journal = self._journal
-        entries = journal.entries_of(due)
+        entries = self._entries_of(due)
         if entries is None:
             return await self._sync_files(due)
         began_ms = self._clock.monotonic_ms()
@@ -158,10 +162,22 @@ class SyncRounds:
             return [each for each in due if each.log.finish_sync(each.mark)]
         taken = {each.partition for each in due}
         owed = [partition for partition in journal.settling if partition not in taken]
-        return await self._sync_files([*due, *await self._begin(owed)])
+        synced = await self._sync_files([*due, *await self._begin(owed)])
+        journal.note_settled(each.partition for each in synced)
+        return synced
+
+    def _entries_of(self, due: Sequence[Due]) -> list[JournalEntry] | None:
+        """What goes to the journal; None when the files are to be synced."""
+        size = record_size_of(due)
+        if size is None:
+            return None
+        if not self._journal.is_open:
+            self._journal.note_small_round()
+            return None
+        return read_entries(due) if self._journal.has_room(size) else None
 
     async def _sync_files(self, due: Sequence[Due], counted_as: str = "") -> list[Due]:
-        """As `_sync`, each by its file; counted as the way that was gone, or `counted_as`."""
+        """As `_sync`, without the journal; counted by the way it took, or as `counted_as`."""
         if not due:
             return []
         file_count = sum(each.mark.file_count for each in due)

@@ -35,6 +35,7 @@ from broker.server.connection import Connection
 from broker.server.delivery import DeliveryWindow
 from broker.server.groups.shard import RunningShard
 from broker.server.journal import Journal
+from broker.server.journal_halves import Halves
 from broker.server.openings import Openings
 from broker.server.partition import Partition
 from broker.server.producer_ids import BLOCK_SIZE, ProducerIds
@@ -240,19 +241,19 @@ def _replay_nothing(_original: Any) -> Any:
     return run
 
 
-def _leave_nothing_to_settle(original: Any) -> Any:
-    def make_room(self: Journal, size: int) -> bool:
-        self.settling.clear()
-        return bool(original(self, size))
+def _settle_at_once(original: Any) -> Any:
+    def may_leave(self: Halves[Partition], now_ms: float) -> bool:
+        self.note_settled(self.settling)
+        return bool(original(self, now_ms))
 
-    return make_room
+    return may_leave
 
 
 def _forget_who_failed(original: Any) -> Any:
-    def settled(self: Journal, _synced: Iterable[Partition]) -> None:
-        original(self, list(self.settling))
+    def note_settled(self: Journal, _synced: Iterable[Partition]) -> None:
+        original(self, self.settling)
 
-    return settled
+    return note_settled
 
 
 def _answer_before_the_journal(original: Any) -> Any:
@@ -361,7 +362,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     ),
     "overwrite-journal": Mutation(
         "a half of the journal is written to again before its logs' files were synced",
-        (Patch(Journal, "_make_room", _leave_nothing_to_settle),),
+        (Patch(Halves, "may_leave", _settle_at_once),),
         {"power_cut": 2},
     ),
     "ack-before-journal": Mutation(
@@ -371,7 +372,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     ),
     "forget-failed-log": Mutation(
         "a half of the journal is written to again although a log's file could not be synced",
-        (Patch(Journal, "settled", _forget_who_failed),),
+        (Patch(Journal, "note_settled", _forget_who_failed),),
         {"broken_disk": 3, "power_cut": 1},
     ),
     "trust-cache-after-fault": Mutation(

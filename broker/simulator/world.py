@@ -229,7 +229,7 @@ class BrokerHost:
             node.ids,
             SimulatedWorker(node.random, faults),
         )
-        self.broker.journal.rounds_before = SMALL_ROUNDS_BEFORE_JOURNAL
+        self.broker.journal.rounds_left = SMALL_ROUNDS_BEFORE_JOURNAL
         self.world.counters["broker starts"] += 1
         self.world.loop.spawn(process, self._run(self.broker, process), name="broker")
         self.world.loop.call_in(

@@ -64,6 +64,10 @@ RESULTS = ROOT / ".hermes" / "benchmarks"
 PAGE = ROOT / "docs" / "benchmarks.md"
 SECONDS = 2.5
 WARM_UP_S = 40.0
+REST_S = 65.0
+"""Behind the warm-up: Kafka removes a deleted topic's files a minute later, and the latencies are
+next.
+"""
 ALONE_S = 20.0
 """How long catch-up looks at its live records before the replay."""
 START_ROW = "start/start"
@@ -152,6 +156,7 @@ def run_sections(
                 if contest.name != "idle" and not is_warm:
                     warm_up(kafka.target, options, values.warm_up)
                     warm_up(own, options, values.warm_up)
+                    time.sleep(REST_S)
                     is_warm = True
                 row = compare(contest, sides, values.pairs, said)
                 is_ok = keep(values, f"{section.name}/{contest.name}", row) and is_ok

@@ -23,6 +23,9 @@ divided by Kafka's: the median of the pairs, the lowest and the highest beside i
 at least five pairs do, and a pair only while the load used less than 80 % of its core. The load
 sends requests that were built once and looks at every error code, so that the broker is the limit.
 Both are given the same loads before the first row, so that Java has compiled what the rows run.
+Before each turn what is in memory is written out (`sync`), or the device would write what one
+broker has left there while the other one is measured. Rows that move little come before those that
+move much, since removing large files occupies the device, too.
 `acks=all` everywhere. Latencies are of an open loop: from the time at which a record was due until
 a consumer had it; the first second of a run is left out, and there are seven pairs.
 

@@ -313,11 +313,23 @@ def test_offsets_of_a_topic_are_deleted_before_a_sample_has_shown_the_group(
     topic, group = world.topic(), new_name("settlement")
     world.commit(group, topic, 1, 2)
     page = f"{PAGE}/{group}/offsets/{topic}/delete"
-    assert "Delete" in text_of(signed_in.get(page))
     done = signed_in.post(page, {"typed_name": topic}, follow=True)
     assert done.status_code == 200, done.redirect_chain
     assert f"in topic {topic} deleted" in text_of(done)
     assert world.committed(group, topic) == {}
+
+
+def test_offsets_are_reset_before_a_sample_has_shown_the_group(
+    signed_in: Client, local: Cluster, world: World
+) -> None:
+    topic, group = world.topic(), new_name("settlement")
+    world.commit(group, topic, 80, 90)
+    query = {"to": "offset", "offset": "70", "topic": topic, f"partitions:{topic}": "0"}
+    page = text_of(signed_in.get(f"{PAGE}/{group}/reset", query))
+    (token,) = re.findall(r'name="token" value="(\w+)"', page)
+    done = signed_in.post(f"{PAGE}/{group}/reset", {**query, "token": token}, follow=True)
+    assert done.status_code == 200, done.redirect_chain
+    assert f"1 offset of {group} reset" in text_of(done)
 
 
 def test_reset_page_previews_by_get_and_acts_by_post_alone(
@@ -333,9 +345,8 @@ def test_reset_page_previews_by_get_and_acts_by_post_alone(
     stale = signed_in.post(f"{PAGE}/{group}/reset", {**query, "token": "0" * 32})
     assert stale.status_code == 412
     assert "Look at the new preview" in text_of(stale)
-    done = signed_in.post(f"{PAGE}/{group}/reset", {**query, "token": token}, follow=True)
-    assert done.status_code == 200, "no sample has shown this group yet: its own page is a 404"
-    assert "1 offset of" in text_of(done)
+    done = signed_in.post(f"{PAGE}/{group}/reset", {**query, "token": token})
+    assert done.status_code == 302
     assert world.committed(group, topic) == {0: 70, 1: 90}
     bad = signed_in.get(f"{PAGE}/{group}/reset", {"to": "offset", "offset": "-3", "topic": topic})
     assert bad.status_code == 422

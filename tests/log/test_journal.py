@@ -20,7 +20,7 @@ from broker.log.journal import (
     read_heads,
 )
 from broker.records.crc import crc32c
-from broker.server.journal import LOGS_MAX, ROUND_BYTES_MAX
+from broker.server.journal_rounds import LOGS_MAX, ROUND_BYTES_MAX
 from tests.log.journal_world import OTHER_RUN, RUN, record_of, size_of
 from tests.log.world import TOPIC_ID
 

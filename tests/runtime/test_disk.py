@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -371,6 +372,32 @@ async def test_a_sync_of_everything_works_where_the_kernel_tells_of_its_errors(
     assert disk.has_sync_all == has_honest_syncfs()
     if disk.has_sync_all:
         await disk.sync_all()
+
+
+async def test_an_error_of_a_sync_of_everything_is_told_although_its_caller_has_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system tells of it once, to the call that nobody waits for any more."""
+    may_end = threading.Event()
+    failures = [OSError(errno.EIO, "Input/output error")]
+
+    def sync(_descriptor: int) -> None:
+        assert may_end.wait(20)
+        if failures:
+            raise failures.pop()
+
+    monkeypatch.setattr("broker.runtime.disk.sync_file_system", sync)
+    disk = SystemDisk(tmp_path / "data")
+    caller = asyncio.ensure_future(disk.sync_all())
+    await asyncio.sleep(0)
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    may_end.set()
+    for _ in range(2):
+        with pytest.raises(DiskFault, match="Input/output error"):
+            await disk.sync_all()
+    disk.close()
 
 
 async def test_a_part_of_the_tree_on_another_file_system_is_not_reached_by_a_sync_of_everything(

@@ -34,6 +34,19 @@ async def test_calls_run_side_by_side(threads: SyncThreads) -> None:
     assert len(set(await threads.run([all_here.wait] * THREADS))) == THREADS
 
 
+async def test_a_call_waits_for_no_other_while_a_thread_is_idle(threads: SyncThreads) -> None:
+    may_end = threading.Event()
+    slow = [asyncio.ensure_future(threads.run([may_end.wait])) for _ in range(THREADS - 1)]
+    await asyncio.sleep(0)
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            assert await threads.run([int]) == [0]
+            assert await threads.run([int, int]) == [0, 0]
+    finally:
+        may_end.set()
+    assert await asyncio.gather(*slow) == [[True]] * (THREADS - 1)
+
+
 async def test_the_loop_is_woken_once_for_all_calls(
     threads: SyncThreads, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,7 +61,7 @@ def reset(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
             count = len(read_moves(change.moves))
             messages.success(
                 request,
-                f"{words.count(count, 'offset')} of {group} reset. It can be undone on its page.",
+                f"{words.count(count, 'offset')} of {group} reset. The group's page can undo it.",
             )
             return _to_group(found, group)
     except (Refused, ClientError) as error:
@@ -165,7 +165,7 @@ def _create_choices(cluster: Cluster, form: OffsetsForm) -> dict[str, Any]:
 
 
 def _to_group(cluster: Cluster, group: str) -> HttpResponse:
-    """Its page; the list while no sample has shown it yet."""
+    """To the group's page, or to the list while no sample has shown the group yet."""
     if latest_group(cluster.pk, group) is not None:
         return redirect("groups:detail", cluster=cluster.name, group=group)
     address = reverse("groups:list", kwargs={"cluster": cluster.name})
