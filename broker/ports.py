@@ -217,10 +217,10 @@ class Disk(Protocol):
         Raises DiskFault: the state of every file that was not synced is unknown for good.
         """
 
-    async def open_ring(self, path: str) -> RingFile:
+    async def open_ring(self, path: str, spare_bytes: int) -> RingFile:
         """The file at `path`, made of zeros, durable with its name, when it is missing or has
-        another size than this disk's rings. Raises DiskFull; DiskFault, also where the system has
-        no such files.
+        another size than this disk's rings. Raises DiskFull, also when fewer than `spare_bytes`
+        would be left; DiskFault, also where the system has no such files.
         """
 
     async def unlink(self, path: str) -> None:

@@ -170,10 +170,10 @@ class SystemDisk:
         assert len(own) == len(files), "files of this disk"
         return await self._rounds.run([file.sync_here for file in own])
 
-    async def open_ring(self, path: str) -> SystemRing:
+    async def open_ring(self, path: str, spare_bytes: int) -> SystemRing:
         if not self.exists(path) or self.file_size(path) != RING_BYTES:
             aside = f"{path}{NEW}"
-            await self.run_write(path, fill_ring, self._at(aside))
+            await self.run_write(path, fill_ring, self._at(aside), spare_bytes)
             self.rename(aside, path)
             await self.sync_directory(path.rpartition("/")[0])
         with _mapped(path):

@@ -165,8 +165,13 @@ class SystemRing:
         return result
 
 
-def fill_ring(path: Path) -> None:
-    """In a thread: zeros to the end, durable; what was there is gone. Raises OSError."""
+def fill_ring(path: Path, spare_bytes: int) -> None:
+    """In a thread: zeros to the end, durable; what was there is gone. Raises OSError, also when
+    less than `spare_bytes`, or than another ring, would be left.
+    """
+    found = os.statvfs(path.parent)
+    if found.f_bavail * found.f_frsize < RING_BYTES + max(spare_bytes, RING_BYTES):
+        raise OSError(errno.ENOSPC, "there is no room to spare for it")
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:

@@ -11,7 +11,7 @@ files, as if there were none.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from math import inf
 from typing import TYPE_CHECKING, Final
@@ -49,13 +49,21 @@ class Journal:
     """See the module. `replay` comes before any log is opened."""
 
     def __init__(
-        self, disk: Disk, clock: Clock, ids: IdSource, metrics: Metrics, spawn: Spawn
+        self,
+        disk: Disk,
+        clock: Clock,
+        ids: IdSource,
+        metrics: Metrics,
+        spawn: Spawn,
+        spare_bytes: Callable[[], int],
     ) -> None:
         self._disk = disk
         self._clock = clock
         self._ids = ids
         self._metrics = metrics
         self._spawn = spawn
+        self._spare_bytes = spare_bytes
+        """How much the disk must have left beside the journal; raises DiskFault."""
         self._ring: RingFile | None = None
         self._halves: Halves[Partition] | None = None
         """Stays when the ring is given up: what is owed is to be synced."""
@@ -114,7 +122,7 @@ class Journal:
         """Make the file, and this process's run of it; without success there is no journal."""
         with ExitStack() as unless_begun:
             try:
-                ring = await self._disk.open_ring(FILE)
+                ring = await self._disk.open_ring(FILE, self._spare_bytes())
                 unless_begun.callback(ring.close)
                 await self._write_heads(ring, self._ids.uuid())
             except DiskFault as fault:

@@ -119,7 +119,9 @@ class Broker:
         self.scrubbing = Scrubbing(self)
         self.space = DiskSpace(self)
         self.openings = Openings(worker, self.metrics)
-        self.journal = Journal(disk, clock, ids, self.metrics, self.spawn)
+        self.journal = Journal(
+            disk, clock, ids, self.metrics, self.spawn, lambda: self.space.mark_bytes
+        )
         self.sync_rounds = SyncRounds(disk, clock, self.metrics, self.turn, self.journal)
         self.synced_ends = SyncedEnds(self)
         self.partitions = PartitionRegistry(self)

@@ -375,8 +375,10 @@ class SimulatedDisk:
                 finish()
             self.image.sync_names(None, changes)
 
-    async def open_ring(self, path: str) -> SimulatedRing:
+    async def open_ring(self, path: str, spare_bytes: int) -> SimulatedRing:
         if not self.exists(path):
+            if self.free_bytes() < RING_BYTES + spare_bytes:
+                raise DiskFull(path, "there is no room to spare for it")
             await self.replace_file(path, bytes(RING_BYTES))
         return SimulatedRing(self, path, self._inode(path))
 

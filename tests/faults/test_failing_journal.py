@@ -202,9 +202,12 @@ def test_a_log_that_cannot_be_written_back_waits_for_its_records(tmp_path: Path)
 
 
 @pytest.mark.apt("mount")
-def test_without_room_for_it_there_is_no_journal_and_all_else_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("megabytes", [RING_BYTES // 2 >> 20, RING_BYTES * 3 // 2 >> 20])
+def test_without_room_to_spare_for_it_there_is_no_journal_and_all_else_goes_on(
+    tmp_path: Path, megabytes: int
+) -> None:
     broker = BrokerProcess(tmp_path, {"hermes.log.dir.min.free.bytes": 0})
-    with tmpfs(tmp_path, megabytes=RING_BYTES // 2 >> 20) as small:
+    with tmpfs(tmp_path, megabytes=megabytes) as small:
         broker.data = small / "data"
         with broker, WireClient(broker.kafka_port) as client:
             client.create_topic("orders", durability="fsync", segment_bytes="1000000")

@@ -30,7 +30,7 @@ async def disk(tmp_path: Path) -> AsyncIterator[SystemDisk]:
 
 @pytest.fixture
 async def ring(disk: SystemDisk) -> AsyncIterator[SystemRing]:
-    opened = await disk.open_ring("journal")
+    opened = await disk.open_ring("journal", 0)
     yield opened
     opened.close()
 
@@ -64,12 +64,12 @@ async def test_it_is_kept_when_it_is_opened_again_and_made_anew_with_another_siz
     disk: SystemDisk, ring: SystemRing
 ) -> None:
     await write(ring, BLOCK, b"a" * BLOCK)
-    again = await disk.open_ring("journal")
+    again = await disk.open_ring("journal", 0)
     again.close()
     again.close()
     assert content_of(disk)[BLOCK : 2 * BLOCK] == b"a" * BLOCK
     os.truncate(disk.root / "journal", 5 * BLOCK)
-    (await disk.open_ring("journal")).close()
+    (await disk.open_ring("journal", 0)).close()
     assert content_of(disk) == bytes(RING_BYTES)
     assert sorted(os.listdir(disk.root)) == ["journal"]
 
@@ -91,7 +91,7 @@ async def test_a_write_that_nobody_waits_for_any_more_is_over_before_the_next_be
 async def test_closing_while_it_is_written_leaves_no_descriptor(disk: SystemDisk) -> None:
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(20):
-        opened = await disk.open_ring("journal")
+        opened = await disk.open_ring("journal", 0)
         writing = asyncio.create_task(write(opened, BLOCK, b"a" * RECORD_BYTES_MAX))
         await asyncio.sleep(0)
         opened.close()
@@ -131,7 +131,17 @@ async def test_a_system_without_such_writes_is_told(
 ) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
     with pytest.raises(DiskFault, match="no asynchronous writes"):
-        await disk.open_ring("journal")
+        await disk.open_ring("journal", 0)
+
+
+async def test_a_disk_without_room_to_spare_has_none_and_one_that_is_there_needs_no_more(
+    disk: SystemDisk,
+) -> None:
+    with pytest.raises(DiskFull, match="no room to spare"):
+        await disk.open_ring("journal", disk.free_bytes())
+    assert os.listdir(disk.root) == []
+    (await disk.open_ring("journal", 0)).close()
+    (await disk.open_ring("journal", disk.total_bytes())).close()
 
 
 async def test_a_full_disk_leaves_nothing_of_it(
@@ -143,9 +153,9 @@ async def test_a_full_disk_leaves_nothing_of_it(
     with monkeypatch.context() as patch:
         patch.setattr(ring_file.os, "pwrite", full)
         with pytest.raises(DiskFull):
-            await disk.open_ring("journal")
+            await disk.open_ring("journal", 0)
     assert os.listdir(disk.root) == []
-    (await disk.open_ring("journal")).close()
+    (await disk.open_ring("journal", 0)).close()
 
 
 async def test_a_file_system_that_writes_in_the_call_is_found_out(

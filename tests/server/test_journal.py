@@ -76,7 +76,7 @@ def test_a_journal_without_room_is_begun_a_minute_later(monkeypatch: pytest.Monk
     async def scenario(cluster: Cluster) -> None:
         await cluster.prepare()
 
-        async def refuse(path: str) -> RingFile:
+        async def refuse(path: str, _spare_bytes: int) -> RingFile:
             raise DiskFull(path, "injected")
 
         with monkeypatch.context() as full:
