@@ -147,6 +147,9 @@ class Member:
     def wait_until(self, condition: Callable[[], bool], what: str, *, timeout: float = 30) -> None:
         deadline = time.monotonic() + timeout
         while True:
+            has_ended = self.process.poll() is not None
+            if has_ended:
+                self._readers[0].join(timeout)  # all that it said counts
             self.take_events()
             if condition():
                 return
@@ -154,9 +157,7 @@ class Member:
                 f"not within {timeout} s: {what}; {len(self.records)} records,"
                 f" assignments {self.assignments[-3:]}, stderr {self._error_text()}"
             )
-            assert self.process.poll() is None or not self._events.empty() or self.has_left, (
-                f"the client ended before: {what}; stderr {self._error_text()}"
-            )
+            assert not has_ended, f"the client ended before: {what}; stderr {self._error_text()}"
             time.sleep(0.02)
 
     def take_events(self) -> None:
