@@ -169,7 +169,7 @@ class Metrics:
     )
     sync_round_duration_seconds: Histogram = histogram(
         "hermes_sync_round_duration_seconds",
-        "How long a sync round took: its writes wait that long. None waits for settle.",
+        "How long a sync round took: its writes wait that long; settle has none.",
         ("way",),
     )
     unsynced_bytes: Gauge = gauge(
