@@ -30,8 +30,8 @@ NEW: Final = ".new"
 """Ends its name until it is complete."""
 BLOCK_BYTES: Final = 4096
 """What the device writes at a time; a record begins at a multiple of it."""
-RECORD_BYTES_MAX: Final = 64 * 1024
-"""No record is longer, with its last block; a ring's buffer holds one."""
+RECORD_BYTES_MAX: Final = 272 * 1024
+"""No record is longer, with its last block."""
 FIRST_RECORD: Final = 2 * BLOCK_BYTES
 NO_RUN: Final = bytes(16)
 """The run of a journal in which nothing is."""

@@ -26,7 +26,7 @@ from broker.log.producers import ProducerBatch, ProducerStates, last_sequence_of
 from broker.log.reach import Reach, Want
 from broker.log.reading import PositionCache, ReadResult, plan_read
 from broker.log.recovery import Recovered, recover
-from broker.log.segment import Segment
+from broker.log.segment import Segment, Written
 from broker.log.synced_ends import NOTHING_SYNCED, SyncedEnd
 from broker.model import INT64_MAX, NO_TIMESTAMP, AppendResult
 from broker.ports import Disk, DiskFault, DiskFull, Worker
@@ -226,9 +226,9 @@ class PartitionLog:
         self._max_timestamp = max(self._max_timestamp, latest)
         segment.size = position + size
 
-    def flush(self) -> None:
-        """Write everything staged in one append. Raises DiskFull, DiskFault: then all of it is
-        undone.
+    def flush(self) -> Written | None:
+        """Write everything staged in one append; None when nothing is. Raises DiskFull, DiskFault:
+        then all of it is undone.
         """
         staged = self._staged
         if self._untold_fault is not None:
@@ -237,7 +237,7 @@ class PartitionLog:
                 self._undo_staged()
             raise fault
         if not staged:
-            return
+            return None
         written_size = self._undo[1]
         try:
             file = self._active.file()
@@ -259,9 +259,10 @@ class PartitionLog:
             if not isinstance(fault, DiskFull):
                 self.go_offline(fault)
             raise
-        staged.clear()
+        self._staged = []
         self.producers.mark()
         self.written_end_offset = self.log_end_offset
+        return _new(Written, (self._active.base_offset, written_size, staged))
 
     def discard_staged(self) -> None:
         """Undo what is staged: its buffer is used for something else now."""

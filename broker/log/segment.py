@@ -7,13 +7,14 @@ reused descriptor.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.log import names
 from broker.log.damage import DamagedRange
 from broker.log.index import SegmentIndex, Times, decode_indexes, encode_index, encode_time_index
 from broker.model import INT32_MAX
-from broker.ports import Disk, DiskFault, DiskFile, DiskFull
+from broker.ports import Buffer, Disk, DiskFault, DiskFile, DiskFull
 
 
 class IndexFiles(NamedTuple):
@@ -22,6 +23,16 @@ class IndexFiles(NamedTuple):
     log_bytes: int
     index_file: bytes
     time_index_file: bytes
+
+
+class Written(NamedTuple):
+    """One append: `batches`, one behind the other, stand at byte `position` of the segment at
+    `segment_base`. Their memory is their sender's: it lasts until the turn is settled.
+    """
+
+    segment_base: int
+    position: int
+    batches: Sequence[Buffer]
 
 
 class Segment:

@@ -24,7 +24,7 @@ from typing import Final
 from broker.log.journal import BLOCK_BYTES, RECORD_BYTES_MAX
 from broker.ports import DiskFault
 
-RING_BYTES: Final = 16 * 1024 * 1024
+RING_BYTES: Final = 32 * 1024 * 1024
 TRIAL_WRITES: Final = 32
 """The first ones show whether writes are asynchronous here."""
 WAITING_S: Final = 0.0002

@@ -130,7 +130,7 @@ class Journal:
                     self._begins_from_ms = self._clock.monotonic_ms() + RETRY_MS
                 _log.warning("no journal: small synced writes take longer", fault=str(fault))
                 return
-            halves: Halves[Partition] = Halves(ring.size)
+            halves: Halves[Partition] = Halves(ring.size, len(ring.buffer))
             unless_begun.pop_all()
         self._ring, self._halves = ring, halves
 
@@ -138,8 +138,11 @@ class Journal:
         """Whether a record of `size` bytes can be written now. It cannot while more comes than the
         device syncs beside the rounds.
         """
-        halves = self._halves
+        ring, halves = self._ring, self._halves
+        assert ring is not None, "asked without a journal"
         assert halves is not None, "asked without a journal"
+        if blocks_of(size) > len(ring.buffer):
+            return False
         return halves.has_place(size) or halves.may_leave(self._clock.monotonic_ms())
 
     async def write(self, due: Sequence[Due], entries: Sequence[JournalEntry]) -> bool:
@@ -151,8 +154,9 @@ class Journal:
         assert halves is not None, "asked without a journal"
         self._sequence += 1
         size = write_record(ring.buffer, self._head.run, self._sequence, entries)
-        if not halves.has_place(size):
-            halves.leave(self._clock.monotonic_ms())
+        now_ms = self._clock.monotonic_ms()
+        if halves.is_to_be_left(size, now_ms):
+            halves.leave(now_ms)
             self.is_left.set()
         position = halves.place(size, (each.partition for each in due))
         self._is_writing = True
@@ -184,7 +188,9 @@ class Journal:
         it is, for the next start.
         """
         halves = self._halves
-        if halves is None or halves.note_settled(synced) or self._ring is None:
+        if halves is None or halves.note_settled(synced, self._clock.monotonic_ms()):
+            return
+        if self._ring is None:
             return
         _log.error("the journal is kept for the next start", partitions=len(halves.settling))
         self.give_up()

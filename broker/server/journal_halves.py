@@ -1,9 +1,10 @@
 """Which half of the journal takes a record, and whose files may lack what the halves have.
 
 Records stand one behind the other in the open half. When it has enough, and the other half is
-settled, the other one is opened, and this one's logs are to be synced. Pure: no file, clock or
-task. Invariant: a place is given again only when every log with records there was synced by its
-file, or is gone.
+settled, the other one is opened, and this one's logs are to be synced. How many bytes a half takes
+follows from how fast the files of those before were synced. Pure: no file, clock or task.
+Invariant: a place is given again only when every log with records there was synced by its file, or
+is gone.
 """
 
 from __future__ import annotations
@@ -11,14 +12,24 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import Final, Generic, TypeVar
 
-from broker.log.journal import BLOCK_BYTES, FIRST_RECORD, RECORD_BYTES_MAX, blocks_of
+from broker.log.journal import BLOCK_BYTES, FIRST_RECORD, blocks_of
 
-HALF_BYTES: Final = 512 * 1024
-"""Of records, after which the other half is opened: the files of so little are synced within
-milliseconds.
+ENOUGH_PART: Final = 32
+"""Of a half: with a 32nd of its bytes the other one is opened, as soon as it may be. The files of
+512 KiB are synced within milliseconds.
 """
 OPEN_MS_MIN: Final = 20
-"""A half stays open for so long at least: about 26 MB/s of records are written twice at most."""
+"""A half stays open for so long at least: each sync costs as much as many records."""
+SETTLE_SHARE: Final = 3
+"""And for so many times as long as the files of the half before it took: what is written twice has
+a third of the device's time.
+"""
+SETTLE_MS_MAX: Final = 30
+"""A half takes what the files are synced with in so long, as far as that is known, or enough: a
+round that finds it full waits for its own file's part of that.
+"""
+GROWTH_MAX: Final = 2
+"""From one half to the next: rounds may have synced the files before, and then it took no time."""
 
 K = TypeVar("K", bound=Hashable)
 
@@ -28,12 +39,16 @@ class Halves(Generic[K]):
     milliseconds of one clock.
     """
 
-    def __init__(self, file_size: int) -> None:
+    def __init__(self, file_size: int, record_bytes_max: int) -> None:
         middle = FIRST_RECORD + (file_size - FIRST_RECORD) // (2 * BLOCK_BYTES) * BLOCK_BYTES
-        assert middle - FIRST_RECORD >= RECORD_BYTES_MAX, "a half has room for a record"
+        assert middle - FIRST_RECORD >= record_bytes_max, "a half has room for a record"
         self._open, self._other = (FIRST_RECORD, middle), (middle, file_size)
         self._next = FIRST_RECORD
+        self._enough_bytes = (middle - FIRST_RECORD) // ENOUGH_PART
         self._record_bytes = 0
+        self._bytes_max: float = self._enough_bytes
+        self._left_bytes = 0
+        self._left_ms = 0.0
         self._may_leave_from_ms = 0.0
         self._owed: dict[K, None] = {}
         """Whose files may lack what the open half has."""
@@ -54,7 +69,14 @@ class Halves(Generic[K]):
 
     def has_place(self, size: int) -> bool:
         """Whether the open half takes a record of `size` bytes."""
-        return self._record_bytes < HALF_BYTES and self._next + blocks_of(size) <= self._open[1]
+        return (
+            self._record_bytes < self._bytes_max and self._next + blocks_of(size) <= self._open[1]
+        )
+
+    def is_to_be_left(self, size: int, now_ms: float) -> bool:
+        """Whether the next record, of `size` bytes, is for the other half."""
+        has_enough = self._record_bytes >= self._enough_bytes or not self.has_place(size)
+        return has_enough and self.may_leave(now_ms)
 
     def may_leave(self, now_ms: float) -> bool:
         """Whether the other half may be opened."""
@@ -64,8 +86,9 @@ class Halves(Generic[K]):
         """Open the other half; this one's logs are `settling`."""
         assert self.may_leave(now_ms), "the other half is settled"
         self._open, self._other = self._other, self._open
+        self._left_bytes = self._record_bytes
         self._next, self._record_bytes = self._open[0], 0
-        self._may_leave_from_ms = now_ms + OPEN_MS_MIN
+        self._left_ms = now_ms
         self.leave_both()
 
     def leave_both(self) -> None:
@@ -83,11 +106,17 @@ class Halves(Generic[K]):
         self._owed.update(dict.fromkeys(logs))
         return position
 
-    def note_settled(self, synced: Iterable[K]) -> bool:
+    def note_settled(self, synced: Iterable[K], now_ms: float) -> bool:
         """The files of `synced` have what was `settling`; False when a log's file does not."""
         for log in synced:
             self._settling.pop(log, None)
         self._is_settled = not self._settling
+        took_ms = max(now_ms - self._left_ms, 1)
+        self._may_leave_from_ms = self._left_ms + max(OPEN_MS_MIN, SETTLE_SHARE * took_ms)
+        settled_in_time = self._left_bytes * SETTLE_MS_MAX / took_ms
+        self._bytes_max = max(
+            self._enough_bytes, min(settled_in_time, GROWTH_MAX * self._bytes_max)
+        )
         return self._is_settled
 
     def forget(self, log: K) -> None:

@@ -26,6 +26,7 @@ from broker.log.config import LogConfig
 from broker.log.driving import read_on
 from broker.log.partition_log import PartitionLog
 from broker.log.reading import ReadResult
+from broker.log.segment import Written
 from broker.metrics import Metrics
 from broker.model import AppendResult, BrokerId, TopicId
 from broker.ports import Buffer, Clock, DiskFault, DiskFull
@@ -64,7 +65,7 @@ class Surroundings(NamedTuple):
     turn: Turn
     metrics: Metrics
     on_roll_due: Callable[[Partition], None]
-    on_sync_due: Callable[[Partition], None]
+    on_sync_due: Callable[[Partition, Written | None], None]
     full_lines: LogLines
     space: Space
     call_later: Callable[[float, Callable[[], None]], Deadline]
@@ -304,8 +305,8 @@ class Partition:
             fail_acks(staged, self._offline_code)
             return
         try:
-            effects = self._write(log, leader, size)
-            self._carry_out(effects, size)
+            written = self._write(log, leader, size)
+            self._carry_out(leader.on_written(log.written_end_offset), size)
         except DiskFull as fault:
             self._around.metrics.disk_faults_total.add(1, kind="full")
             self._around.space.check()
@@ -332,25 +333,24 @@ class Partition:
         self._settle_acks(leader, staged)
         if leader.needs_sync and size:
             self.unsynced_bytes += size
-            self._around.on_sync_due(self)
+            self._around.on_sync_due(self, written)
         if log.needs_roll and not self.is_rolling:
             self.is_rolling = True
             self._around.on_roll_due(self)
 
-    def _write(self, log: PartitionLog, leader: PartitionLeader, size: int) -> Sequence[Effect]:
+    def _write(self, log: PartitionLog, leader: PartitionLeader, size: int) -> Written | None:
         """One append for all that is staged. Raises DiskFull, DiskFault."""
         clock, metrics = self._around.clock, self.topic_metrics
         began_ms = clock.monotonic_ms()
-        log.flush()
+        written = log.flush()
         metrics.flushes.observe((clock.monotonic_ms() - began_ms) / 1000)
         space = self._around.space
         space.unchecked_bytes -= size
         if space.unchecked_bytes < 0:
             space.check()
-        end_offset = log.written_end_offset
         metrics.bytes_in.value += size
-        metrics.records_in.value += end_offset - leader.written_end_offset
-        return leader.on_written(end_offset)
+        metrics.records_in.value += log.written_end_offset - leader.written_end_offset
+        return written
 
     def _settle_early(self, log: PartitionLog, leader: PartitionLeader, staged: list[Ack]) -> None:
         """The disk was full; what a roll or a checkpoint had written before that, of the same turn,
@@ -389,7 +389,7 @@ class Partition:
 
     def _sync_soon(self, leader: PartitionLeader) -> None:
         if leader.needs_sync and leader.synced_end_offset < leader.written_end_offset:
-            self._around.on_sync_due(self)
+            self._around.on_sync_due(self, None)
 
     # reading
 

@@ -23,11 +23,12 @@ import structlog
 from broker.log.checkpoint import SyncMark
 from broker.log.journal import JournalEntry
 from broker.log.partition_log import PartitionLog
+from broker.log.segment import Written
 from broker.measures import Distribution, Value
 from broker.metrics import Metrics
 from broker.ports import Clock, Disk, DiskFault, DiskFile, NoDescriptor
 from broker.server.journal import Journal
-from broker.server.journal_rounds import read_entries, record_size_of
+from broker.server.journal_rounds import RoundBytes, size_of
 from broker.server.partition import Partition
 from broker.server.turn import Turn
 
@@ -71,6 +72,7 @@ class SyncRounds:
         self._metrics = metrics
         self._turn = turn
         self._dirty: dict[Partition, None] = {}
+        self._bytes = RoundBytes()
         self._is_due = asyncio.Event()
         self._added_ms = 0.0
         self._waits = False
@@ -79,9 +81,11 @@ class SyncRounds:
         """One `syncfs` at a time: of two that run, the system tells only one of an error."""
         self._counted: dict[str, tuple[Value, Value, Distribution]] = {}
 
-    def add(self, partition: Partition) -> None:
-        """Sync it in the next round. Adding twice is fine."""
+    def add(self, partition: Partition, written: Written | None) -> None:
+        """Sync it in the next round, which brings `written`. Adding twice is fine."""
         self._dirty[partition] = None
+        if written is not None:
+            self._bytes.add(partition, written)
         self._added_ms = self._clock.monotonic_ms()
         self._is_due.set()
 
@@ -93,8 +97,9 @@ class SyncRounds:
                 await asyncio.sleep(0)
             self._is_due.clear()
             dirty, self._dirty = self._dirty, {}
+            brought, self._bytes = self._bytes, RoundBytes()
             try:
-                await self._round(list(dirty))
+                await self._round(list(dirty), brought)
             except Exception as error:  # noqa: BLE001 - a bug must not leave every later round undone
                 _log.error("a sync round broke an invariant", exc_info=error)
                 for partition in dirty:
@@ -128,12 +133,12 @@ class SyncRounds:
         synced = await self._sync_files(due, SETTLE)
         self._journal.note_settled(each.partition for each in synced)
 
-    async def _round(self, partitions: Sequence[Partition]) -> None:
+    async def _round(self, partitions: Sequence[Partition], brought: RoundBytes) -> None:
         due = await self._begin(partitions)
         if not due:
             return
         began_ms = self._clock.monotonic_ms()
-        synced = await self._sync(due)
+        synced = await self._sync(due, brought)
         ended_ms = self._clock.monotonic_ms()
         self._waits = waits_for_more(ended_ms - began_ms, ended_ms - self._added_ms)
         await self._publish(synced)
@@ -150,11 +155,11 @@ class SyncRounds:
                     due.append(Due(partition, *begun))
         return due
 
-    async def _sync(self, due: list[Due]) -> list[Due]:
+    async def _sync(self, due: list[Due], brought: RoundBytes) -> list[Due]:
         """Those that are durable now; the others are offline."""
         journal = self._journal
-        entries = self._entries_of(due)
-        if entries is None:
+        entries = brought.entries_of(due)
+        if entries is None or not self._may_write(entries):
             return await self._sync_files(due)
         began_ms = self._clock.monotonic_ms()
         if await journal.write(due, entries):
@@ -166,15 +171,12 @@ class SyncRounds:
         journal.note_settled(each.partition for each in synced)
         return synced
 
-    def _entries_of(self, due: Sequence[Due]) -> list[JournalEntry] | None:
-        """What goes to the journal; None when the files are to be synced."""
-        size = record_size_of(due)
-        if size is None:
-            return None
+    def _may_write(self, entries: Sequence[JournalEntry]) -> bool:
+        """Whether there is a journal, and room in it."""
         if not self._journal.is_open:
             self._journal.note_small_round()
-            return None
-        return read_entries(due) if self._journal.has_room(size) else None
+            return False
+        return self._journal.has_room(size_of(entries))
 
     async def _sync_files(self, due: Sequence[Due], counted_as: str = "") -> list[Due]:
         """As `_sync`, without the journal; counted by the way it took, or as `counted_as`."""

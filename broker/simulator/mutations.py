@@ -243,7 +243,7 @@ def _replay_nothing(_original: Any) -> Any:
 
 def _settle_at_once(original: Any) -> Any:
     def may_leave(self: Halves[Partition], now_ms: float) -> bool:
-        self.note_settled(self.settling)
+        self.note_settled(self.settling, now_ms)
         return bool(original(self, now_ms))
 
     return may_leave

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING, Final
 
-from broker.log.journal import BLOCK_BYTES, RECORD_BYTES_MAX
+from broker.log.journal import BLOCK_BYTES
 from broker.simulator.inodes import Inode
 
 if TYPE_CHECKING:
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 RING_BYTES: Final = 40 * BLOCK_BYTES
 """So small that it is often full."""
+RING_RECORD_BYTES: Final = 16 * BLOCK_BYTES
+"""So little that rounds are often too large for it."""
 
 
 class SimulatedRing:
@@ -25,7 +27,7 @@ class SimulatedRing:
         self._path = path
         self._inode = inode
         self.size = len(inode.content)
-        self.buffer = memoryview(bytearray(RECORD_BYTES_MAX))
+        self.buffer = memoryview(bytearray(RING_RECORD_BYTES))
 
     async def write(self, position: int, size: int) -> None:
         content = bytes(self.buffer[:size])

@@ -17,7 +17,6 @@ from broker.errors import ErrorCode
 from broker.log.journal import FILE, FIRST_RECORD, NO_RUN, read_heads
 from broker.runtime.ring_file import RING_BYTES
 from broker.server.journal import ROUNDS_BEFORE
-from broker.server.journal_halves import HALF_BYTES
 from tests.faults.disks import Ext4Disk, tmpfs
 from tests.faults.injection import failing
 from tests.faults.scrape import metric
@@ -26,9 +25,11 @@ from tests.support.wire_client import WireClient
 
 Records = list[tuple[bytes | None, bytes | None]]
 RECORDS: Records = [(b"key", b"v" * 100)]
-BIG: Records = [(b"key", b"v" * 7_000)]
+BIG: Records = [(b"key", b"v" * 2_000)]
 DEADLINE_S = 60
 ENOUGH = 3 * ROUNDS_BEFORE
+HALF_BYTES = 512 * 1024
+"""With so much in it a half is left."""
 
 
 def rounds(broker: BrokerProcess, way: str) -> int:

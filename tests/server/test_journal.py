@@ -5,7 +5,6 @@ to, ended at a stop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -13,59 +12,20 @@ from broker.errors import ErrorCode
 from broker.log.journal import FILE, FIRST_RECORD, NO_RUN, read_heads
 from broker.ports import DiskFault, DiskFull, RingFile
 from broker.server.journal import RETRY_MS
-from broker.server.partition import Partition
 from broker.server.syncing import SyncRounds
 from broker.simulator.inodes import Inode
 from broker.simulator.ring import SimulatedRing
-from tests.server.group_world import TOPIC, Cluster, simulate
-
-RECORDS = [(b"k", b"v" * 50)]
-SETTINGS: dict[str, object] = {"hermes.durability": "fsync"}
-ENOUGH = 10
-"""Rounds that begin the journal of a simulated broker, and then some in it."""
-
-
-def rounds(cluster: Cluster, way: str) -> float:
-    return cluster.broker.metrics.sync_rounds_total.labels(way=way).value
-
-
-def files(cluster: Cluster, way: str) -> float:
-    return cluster.broker.metrics.synced_files_total.labels(way=way).value
-
-
-def partition_of(cluster: Cluster, index: int) -> Partition:
-    found = cluster.broker.partitions.get(TOPIC, index)
-    assert found is not None
-    return found
-
-
-def begin_append(cluster: Cluster, index: int = 0) -> list[ErrorCode]:
-    """One record; what it is answered."""
-    answers: list[ErrorCode] = []
-    partition = partition_of(cluster, index)
-    partition.append_records(RECORDS, answers.append)
-    partition.flush()
-    return answers
-
-
-async def append(cluster: Cluster, count: int, index: int = 0) -> None:
-    """One record a round, each acknowledged."""
-    for _ in range(count):
-        answers = begin_append(cluster, index)
-        await cluster.until(lambda answers=answers: bool(answers))  # type: ignore[misc]
-        assert answers == [ErrorCode.NONE]
-
-
-def simulate_with_journal(scenario: Callable[[Cluster], Awaitable[None]]) -> None:
-    """`scenario` on a broker that has a journal."""
-
-    async def begun(cluster: Cluster) -> None:
-        await cluster.prepare()
-        await append(cluster, ENOUGH)
-        assert rounds(cluster, "journal") > 0
-        await scenario(cluster)
-
-    simulate(begun, SETTINGS)
+from tests.server.group_world import Cluster, simulate
+from tests.server.journal_world import (
+    ENOUGH,
+    SETTINGS,
+    append,
+    begin_append,
+    files,
+    partition_of,
+    rounds,
+    simulate_with_journal,
+)
 
 
 async def fail(_ring: SimulatedRing, _position: int, _size: int) -> None:
