@@ -205,12 +205,13 @@ class _Replay:
         self._found.record_count = len(records)
 
     async def _take(self, records: list[JournalRecord]) -> None:
-        """Records that stand within one step of the journal."""
-        start, last = records[0].position, records[-1]
+        """Records that stand within one step of the journal, none before the first; a later one
+        may stand before what is left of an earlier use of its half.
+        """
+        start = records[0].position
+        end = max(record.position + record.size for record in records)
         with _only_copy():
-            content = memoryview(
-                await self._file.read_cold(start, last.position + last.size - start)
-            )
+            content = memoryview(await self._file.read_cold(start, end - start))
         joined: dict[tuple[LogKey, int], JournalEntry] = {}
         for _, position, size in records:
             for entry in entries_of(content[position - start :][:size]):

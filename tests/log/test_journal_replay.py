@@ -6,6 +6,7 @@ import errno
 import os
 import resource
 import shutil
+from itertools import permutations
 from random import Random
 from struct import pack
 
@@ -86,8 +87,11 @@ async def test_what_only_the_journal_has_is_in_the_log_again(crashed: Crashed) -
     assert (again.record_count, again.head) == (0, JournalHead(NO_RUN, 2))
 
 
-async def test_records_count_in_the_order_in_which_they_were_written(crashed: Crashed) -> None:
-    """The journal began anew: the newest record stands before older ones."""
+@pytest.mark.parametrize("places", list(permutations(range(3))))
+async def test_records_count_in_the_order_in_which_they_were_written(
+    crashed: Crashed, places: tuple[int, ...]
+) -> None:
+    """Halves begin anew, and leave of what was there before what is longer."""
     crashed.lose(crashed.ends[4])
     content = crashed.content
     entries = [
@@ -95,7 +99,7 @@ async def test_records_count_in_the_order_in_which_they_were_written(crashed: Cr
         for begin, end, _, _ in crashed.rounds(4, 7)
     ]
     made = encode_head(JournalHead(RUN, 0)) + bytes(BLOCK_BYTES)
-    for sequence in (2, 0, 1):
+    for sequence in places:
         made += record_of([entries[sequence]], sequence)
     (crashed.disk.root / FILE).write_bytes(made)
     await replay(crashed.disk)
