@@ -125,7 +125,9 @@ class RingFile(Protocol):
 
     @property
     def buffer(self) -> memoryview:
-        """What the next `write` writes. Filled by the caller, not while a write is under way."""
+        """What the next `write` writes, as long as the longest one. Filled by the caller, not while
+        a write is under way.
+        """
 
     async def write(self, position: int, size: int) -> None:
         """The first `size` bytes of `buffer` are durable at `position`; both are multiples of 4096.

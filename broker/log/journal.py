@@ -1,6 +1,7 @@
-"""The journal: small writes of many logs, made durable by one write to one file. No disk here.
+"""The journal: what a round of syncs brought to many logs, made durable by one write to one file.
+No disk here.
 
-A round of syncs that brings little is written here instead of syncing each log's file: a record
+A round that does not bring too much is written here instead of syncing each log's file: a record
 holds what the round brought to each log, with its place. The files are synced later, many at once,
 beside the rounds, and the record's place is used again. What a crash left in it is written to the
 files before any log is opened (`journal_replay`). Bytes of a log never change once they are
@@ -31,7 +32,7 @@ NEW: Final = ".new"
 BLOCK_BYTES: Final = 4096
 """What the device writes at a time; a record begins at a multiple of it."""
 RECORD_BYTES_MAX: Final = 272 * 1024
-"""No record is longer, with its last block."""
+"""No record is longer, with its last block; a start reads so far beyond a step."""
 FIRST_RECORD: Final = 2 * BLOCK_BYTES
 NO_RUN: Final = bytes(16)
 """The run of a journal in which nothing is."""
@@ -128,9 +129,9 @@ def read_heads(content: bytes) -> HeadsFound:
     return HeadsFound(head, is_damaged, other_version)
 
 
-def record_size(entry_count: int, names_size: int, content_size: int) -> int:
-    """Bytes of a record, with so many bytes of topics' names and of batches."""
-    return _BODY + entry_count * _ENTRY.size + names_size + content_size
+def record_size(entries: Sequence[JournalEntry]) -> int:
+    """Bytes of the record of `entries`."""
+    return _BODY + sum(_ENTRY.size + len(each.topic) + len(each.content) for each in entries)
 
 
 def write_record(

@@ -205,28 +205,28 @@ class _Replay:
         self._found.record_count = len(records)
 
     async def _take(self, records: list[JournalRecord]) -> None:
-        """Records that stand within one step of the journal, none before the first; a later one
-        may stand before what is left of an earlier use of its half.
+        """Records within one step of the journal, in the order of their writing, none before the
+        first in place. The last one written need not stand last: behind newer records stands what
+        an earlier use of the half left.
         """
         start = records[0].position
         end = max(record.position + record.size for record in records)
         with _only_copy():
             content = memoryview(await self._file.read_cold(start, end - start))
-        joined: dict[tuple[LogKey, int], JournalEntry] = {}
+        joined: dict[tuple[LogKey, int], tuple[JournalEntry, bytearray]] = {}
         for _, position, size in records:
             for entry in entries_of(content[position - start :][:size]):
                 place = (entry.topic_id, entry.partition), entry.segment_base
                 before = joined.get(place)
                 if before is not None:
-                    if entry.position == before.position + len(before.content):
-                        joined[place] = before._replace(
-                            content=bytes(before.content) + bytes(entry.content)
-                        )
+                    first, so_far = before
+                    if entry.position == first.position + len(so_far):
+                        so_far += entry.content
                         continue
-                    await self._write(before)
-                joined[place] = entry
-        for entry in joined.values():
-            await self._write(entry)
+                    await self._write(first._replace(content=so_far))
+                joined[place] = entry, bytearray(entry.content)
+        for first, so_far in joined.values():
+            await self._write(first._replace(content=so_far))
 
     async def _write(self, entry: JournalEntry) -> None:
         """What a start would scan of it. Without a descriptor those that are held are given back

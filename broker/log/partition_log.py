@@ -227,8 +227,8 @@ class PartitionLog:
         segment.size = position + size
 
     def flush(self) -> Written | None:
-        """Write everything staged in one append; None when nothing is. Raises DiskFull, DiskFault:
-        then all of it is undone.
+        """What one append wrote: everything staged; None when nothing was. Raises DiskFull,
+        DiskFault: then all of it is undone.
         """
         staged = self._staged
         if self._untold_fault is not None:

@@ -25,6 +25,7 @@ from broker.log.journal import BLOCK_BYTES, RECORD_BYTES_MAX
 from broker.ports import DiskFault
 
 RING_BYTES: Final = 32 * 1024 * 1024
+"""Two halves of 16 MiB; a 32nd of one is enough to leave it (`server.journal_halves`)."""
 TRIAL_WRITES: Final = 32
 """The first ones show whether writes are asynchronous here."""
 WAITING_S: Final = 0.0002

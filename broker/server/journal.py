@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from broker.server.syncing import Due
 
 ROUNDS_BEFORE: Final = 100
-"""Small rounds until the journal is begun: who never has them needs none."""
+"""Rounds that would be for the journal, until it is begun: who never has them needs none."""
 RETRY_MS: Final = 60_000
 """After there was no room for it."""
 
@@ -70,8 +70,8 @@ class Journal:
         self._head = NO_HEAD
         self._sequence = 0
         self._is_writing = False
-        self.rounds_left = ROUNDS_BEFORE
-        """Small rounds until it is begun."""
+        self.rounds_before = ROUNDS_BEFORE
+        """Rounds that would be for it, until it is begun."""
         self._begins_from_ms = 0.0
         """Infinite: it is begun, or never will be."""
         self.is_left = asyncio.Event()
@@ -107,14 +107,19 @@ class Journal:
         return self._ring is not None
 
     @property
+    def takes_rounds(self) -> bool:
+        """Whether rounds are for it: it is open, or will be when there were some."""
+        return self._ring is not None or self._begins_from_ms < inf
+
+    @property
     def settling(self) -> tuple[Partition, ...]:
         """Whose files are to be synced."""
         return () if self._halves is None else self._halves.settling
 
-    def note_small_round(self) -> None:
+    def note_round_without(self) -> None:
         """A round would be for the journal, and there is none: begin it when there were many."""
-        self.rounds_left -= 1
-        if self.rounds_left <= 0 and self._clock.monotonic_ms() >= self._begins_from_ms:
+        self.rounds_before -= 1
+        if self.rounds_before <= 0 and self._clock.monotonic_ms() >= self._begins_from_ms:
             self._begins_from_ms = inf
             self._spawn(self._begin())
 
@@ -128,15 +133,16 @@ class Journal:
             except DiskFault as fault:
                 if isinstance(fault, DiskFull):  # there may be room later
                     self._begins_from_ms = self._clock.monotonic_ms() + RETRY_MS
-                _log.warning("no journal: small synced writes take longer", fault=str(fault))
+                _log.warning("no journal: every sync round syncs files", fault=str(fault))
                 return
             halves: Halves[Partition] = Halves(ring.size, len(ring.buffer))
             unless_begun.pop_all()
         self._ring, self._halves = ring, halves
 
     def has_room(self, size: int) -> bool:
-        """Whether a record of `size` bytes can be written now. It cannot while more comes than the
-        device syncs beside the rounds.
+        """Whether a record of `size` bytes can be written now: not when the ring's buffer is
+        shorter (a simulated one's may be), nor while more comes than the device syncs beside the
+        rounds.
         """
         ring, halves = self._ring, self._halves
         assert ring is not None, "asked without a journal"
@@ -158,7 +164,8 @@ class Journal:
         if halves.is_to_be_left(size, now_ms):
             halves.leave(now_ms)
             self.is_left.set()
-        position = halves.place(size, (each.partition for each in due))
+        logs = (each.partition for each in due if not each.partition.is_deleted)
+        position = halves.place(size, logs)
         self._is_writing = True
         try:
             await ring.write(position, blocks_of(size))

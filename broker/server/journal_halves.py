@@ -2,7 +2,7 @@
 
 Records stand one behind the other in the open half. When it has enough, and the other half is
 settled, the other one is opened, and this one's logs are to be synced. How many bytes a half takes
-follows from how fast the files of those before were synced. Pure: no file, clock or task.
+follows from how fast the files of the one before were synced. Pure: no file, clock or task.
 Invariant: a place is given again only when every log with records there was synced by its file, or
 is gone.
 """
@@ -15,28 +15,36 @@ from typing import Final, Generic, TypeVar
 from broker.log.journal import BLOCK_BYTES, FIRST_RECORD, blocks_of
 
 ENOUGH_PART: Final = 32
-"""Of a half: with a 32nd of its bytes the other one is opened, as soon as it may be. The files of
-512 KiB are synced within milliseconds.
+"""A half with a 32nd of its bytes is left as soon as it may be: 512 KiB of a real ring's, whose
+files are synced within milliseconds.
 """
 OPEN_MS_MIN: Final = 20
-"""A half stays open for so long at least: each sync costs as much as many records."""
+"""From one leaving to the next: syncing a file costs as much as writing many records."""
 SETTLE_SHARE: Final = 3
-"""And for so many times as long as the files of the half before it took: what is written twice has
-a third of the device's time.
+"""And so many times as long as the last half's files took: their syncs have a third of the time at
+most.
+"""
+REST_MS_MAX: Final = 1_000
+"""But no longer than this behind the end of a sync: a device that stood still says nothing of how
+fast it is.
 """
 SETTLE_MS_MAX: Final = 30
-"""A half takes what the files are synced with in so long, as far as that is known, or enough: a
-round that finds it full waits for its own file's part of that.
+"""A half takes as many bytes as the last one's files were synced with in so long, and enough at
+least: a round that finds it full syncs its own files, and waits for their part of that.
 """
 GROWTH_MAX: Final = 2
-"""From one half to the next: rounds may have synced the files before, and then it took no time."""
+"""Of what a half may take, from one to the next: when rounds had synced the files already, the last
+sync took no time and says nothing.
+"""
+SETTLE_MS_MIN: Final = 1
+"""No sync counts as shorter."""
 
 K = TypeVar("K", bound=Hashable)
 
 
 class Halves(Generic[K]):
-    """Of a journal of `file_size` bytes; K names a log. Positions and sizes are bytes, times
-    milliseconds of one clock.
+    """Of a journal of `file_size` bytes, with records of up to `record_bytes_max`; K names a log.
+    Positions and sizes are bytes, times milliseconds of one clock.
     """
 
     def __init__(self, file_size: int, record_bytes_max: int) -> None:
@@ -46,9 +54,11 @@ class Halves(Generic[K]):
         self._next = FIRST_RECORD
         self._enough_bytes = (middle - FIRST_RECORD) // ENOUGH_PART
         self._record_bytes = 0
-        self._bytes_max: float = self._enough_bytes
+        self._bytes_max = self._enough_bytes
+        """With so many the open half takes no more."""
         self._left_bytes = 0
         self._left_ms = 0.0
+        """What the other half had, and when it was left."""
         self._may_leave_from_ms = 0.0
         self._owed: dict[K, None] = {}
         """Whose files may lack what the open half has."""
@@ -99,7 +109,7 @@ class Halves(Generic[K]):
 
     def place(self, size: int, logs: Iterable[K]) -> int:
         """The position of a record of `size` bytes, of `logs`."""
-        assert self.has_place(size), "a record stands in one half"
+        assert self.has_place(size), "the open half takes the record"
         position = self._next
         self._next += blocks_of(size)
         self._record_bytes += size
@@ -107,13 +117,16 @@ class Halves(Generic[K]):
         return position
 
     def note_settled(self, synced: Iterable[K], now_ms: float) -> bool:
-        """The files of `synced` have what was `settling`; False when a log's file does not."""
+        """The files of `synced` have what was `settling`; False when a log's file does not. From
+        how long that took follows what a half takes, and for how long it stays open.
+        """
         for log in synced:
             self._settling.pop(log, None)
         self._is_settled = not self._settling
-        took_ms = max(now_ms - self._left_ms, 1)
-        self._may_leave_from_ms = self._left_ms + max(OPEN_MS_MIN, SETTLE_SHARE * took_ms)
-        settled_in_time = self._left_bytes * SETTLE_MS_MAX / took_ms
+        took_ms = max(now_ms - self._left_ms, SETTLE_MS_MIN)
+        open_ms = took_ms + min((SETTLE_SHARE - 1) * took_ms, REST_MS_MAX)
+        self._may_leave_from_ms = self._left_ms + max(OPEN_MS_MIN, open_ms)
+        settled_in_time = int(self._left_bytes * SETTLE_MS_MAX / took_ms)
         self._bytes_max = max(
             self._enough_bytes, min(settled_in_time, GROWTH_MAX * self._bytes_max)
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from broker.log.journal import JournalEntry, record_size
+from broker.log.journal import JournalEntry
 from broker.log.segment import Written
 
 if TYPE_CHECKING:
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from broker.server.syncing import Due
 
 ROUND_BYTES_MAX: Final = 256 * 1024
-"""Of records. They are written twice: more is not worth it."""
+"""Of batches. They are written twice, and larger rounds gain nothing (decision 024)."""
 LOGS_MAX: Final = 32
-"""In one record: with the longest names it fits the buffer of a ring."""
+"""In one record: with the longest names it has no more than RECORD_BYTES_MAX."""
 
 
 class _Run:
@@ -33,8 +33,9 @@ class _Run:
 
 
 class RoundBytes:
-    """What was written of each log since the last round began: copies, as long as all together is
-    for the journal. It never asks the disk what it was given: that may not be able to tell.
+    """What was appended to each log for one round, copied because its memory is its sender's
+    (`Written`); nothing is kept once it is too much for the journal. It is not read back from the
+    log's file: a page that could not be written may be read anew from the device, as it was before.
     """
 
     def __init__(self) -> None:
@@ -42,7 +43,7 @@ class RoundBytes:
         self._size = 0
 
     def add(self, partition: Partition, written: Written) -> None:
-        """`written` was appended to its log."""
+        """`written` was appended to the log of `partition`; each append is handed over once."""
         segment_base, position, batches = written
         for batch in batches:
             self._size += len(batch)
@@ -50,15 +51,16 @@ class RoundBytes:
             self._runs.clear()
             return
         run = self._runs.get(partition)
-        if run is None or run.segment_base != segment_base:
+        if run is None or run.segment_base != segment_base:  # of two, the files are synced anyway
             run = self._runs[partition] = _Run(segment_base, position)
         for batch in batches:
             run.content += batch
 
     def entries_of(self, due: Sequence[Due]) -> list[JournalEntry] | None:
-        """What the journal is given of a round; None when the round is not for it: when there is
-        too much, or when not all is here from what is synced to the round's mark. Appends only go
-        on: as many bytes from there as lie between the two are all of them.
+        """What the journal is given of a round; None when the round is not for it: too many bytes
+        or logs, more than one file to sync, or bytes that were not handed over (a roll or a
+        checkpoint wrote them early). Appends never overlap: a run that begins where the log is
+        synced, and has as many bytes as lie between there and the mark, lacks none.
         """
         runs = self._runs
         if self._size > ROUND_BYTES_MAX or len(due) > LOGS_MAX:
@@ -82,12 +84,3 @@ class RoundBytes:
                 )
             )
         return entries
-
-
-def size_of(entries: Sequence[JournalEntry]) -> int:
-    """Bytes of their record."""
-    names_size = content_size = 0
-    for entry in entries:
-        names_size += len(entry.topic)
-        content_size += len(entry.content)
-    return record_size(len(entries), names_size, content_size)

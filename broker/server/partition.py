@@ -339,7 +339,7 @@ class Partition:
             self._around.on_roll_due(self)
 
     def _write(self, log: PartitionLog, leader: PartitionLeader, size: int) -> Written | None:
-        """One append for all that is staged. Raises DiskFull, DiskFault."""
+        """What one append wrote, of all that is staged. Raises DiskFull, DiskFault."""
         clock, metrics = self._around.clock, self.topic_metrics
         began_ms = clock.monotonic_ms()
         written = log.flush()

@@ -1,12 +1,12 @@
 """Sync rounds: one sync for everything that was written since the last one (group commit).
 
 A partition with `durability=fsync` is added when it was written to; one round at a time takes all
-that came while the round before it ran. A round that brings little is written to the journal; the
-files of its logs are synced later, beside the rounds. Of others up to `DIRECT_FILES_MAX` files are
-synced side by side, more by one `syncfs` of the data directory's file system. What a round has made
-durable is published when it is over. The first fault of a file takes its partition offline, after
-`syncfs` every partition of the round, and then there is no other `syncfs`: the next sync of the
-same file would say that all is well.
+that came while the round before it ran. A round that brings no more than `ROUND_BYTES_MAX` is
+written to the journal while there is room; the files of its logs are synced later, beside the
+rounds. Of others up to `DIRECT_FILES_MAX` files are synced side by side, more by one `syncfs` of
+the data directory's file system. What a round has made durable is published when it is over. The
+first fault of a file takes its partition offline, after `syncfs` every partition of the round, and
+then there is no other `syncfs`: the next sync of the same file would say that all is well.
 
 Not here: what has to be synced of a log (`PartitionLog.begin_sync`), whom that answers
 (`Partition.on_synced`). No task, thread or wait of a request's own.
@@ -21,14 +21,14 @@ from typing import Final, NamedTuple, TypeVar
 import structlog
 
 from broker.log.checkpoint import SyncMark
-from broker.log.journal import JournalEntry
+from broker.log.journal import JournalEntry, record_size
 from broker.log.partition_log import PartitionLog
 from broker.log.segment import Written
 from broker.measures import Distribution, Value
 from broker.metrics import Metrics
 from broker.ports import Clock, Disk, DiskFault, DiskFile, NoDescriptor
 from broker.server.journal import Journal
-from broker.server.journal_rounds import RoundBytes, size_of
+from broker.server.journal_rounds import RoundBytes
 from broker.server.partition import Partition
 from broker.server.turn import Turn
 
@@ -82,9 +82,11 @@ class SyncRounds:
         self._counted: dict[str, tuple[Value, Value, Distribution]] = {}
 
     def add(self, partition: Partition, written: Written | None) -> None:
-        """Sync it in the next round, which brings `written`. Adding twice is fine."""
+        """Sync it in the next round, which brings `written`; None: what it brings was not handed
+        over, or not all. A partition may be added twice, an append not.
+        """
         self._dirty[partition] = None
-        if written is not None:
+        if written is not None and self._journal.takes_rounds:
             self._bytes.add(partition, written)
         self._added_ms = self._clock.monotonic_ms()
         self._is_due.set()
@@ -172,11 +174,13 @@ class SyncRounds:
         return synced
 
     def _may_write(self, entries: Sequence[JournalEntry]) -> bool:
-        """Whether there is a journal, and room in it."""
+        """Whether there is a journal, and room in it. Without one the round counts for beginning
+        it.
+        """
         if not self._journal.is_open:
-            self._journal.note_small_round()
+            self._journal.note_round_without()
             return False
-        return self._journal.has_room(size_of(entries))
+        return self._journal.has_room(record_size(entries))
 
     async def _sync_files(self, due: Sequence[Due], counted_as: str = "") -> list[Due]:
         """As `_sync`, without the journal; counted by the way it took, or as `counted_as`."""

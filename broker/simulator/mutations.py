@@ -243,7 +243,8 @@ def _replay_nothing(_original: Any) -> Any:
 
 def _settle_at_once(original: Any) -> Any:
     def may_leave(self: Halves[Partition], now_ms: float) -> bool:
-        self.note_settled(self.settling, now_ms)
+        self._settling.clear()
+        self._is_settled = True
         return bool(original(self, now_ms))
 
     return may_leave

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 RING_BYTES: Final = 40 * BLOCK_BYTES
 """So small that it is often full."""
 RING_RECORD_BYTES: Final = 16 * BLOCK_BYTES
-"""So little that rounds are often too large for it."""
+"""So little that a round may be too large for it."""
 
 
 class SimulatedRing:

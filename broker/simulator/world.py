@@ -44,7 +44,7 @@ RESTART_AFTER_EXIT_S: Final = 1.0
 START_S_MAX: Final = 60.0
 """A start takes less, whatever the disk does."""
 STOP_S_MAX: Final = 30.0
-SMALL_ROUNDS_BEFORE_JOURNAL: Final = 5
+ROUNDS_BEFORE_JOURNAL: Final = 5
 INVARIANT_INTERVAL_S: Final = 0.2
 
 
@@ -229,7 +229,7 @@ class BrokerHost:
             node.ids,
             SimulatedWorker(node.random, faults),
         )
-        self.broker.journal.rounds_left = SMALL_ROUNDS_BEFORE_JOURNAL
+        self.broker.journal.rounds_before = ROUNDS_BEFORE_JOURNAL
         self.world.counters["broker starts"] += 1
         self.world.loop.spawn(process, self._run(self.broker, process), name="broker")
         self.world.loop.call_in(

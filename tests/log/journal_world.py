@@ -49,15 +49,9 @@ class Round(NamedTuple):
     topic_id: bytes = TOPIC_ID
 
 
-def size_of(entries: list[JournalEntry]) -> int:
-    """Bytes of their record."""
-    names_size = sum(len(entry.topic) for entry in entries)
-    return record_size(len(entries), names_size, sum(len(entry.content) for entry in entries))
-
-
 def record_of(entries: list[JournalEntry], sequence: int, run: bytes = RUN) -> bytes:
-    buffer = memoryview(bytearray(blocks_of(size_of(entries))))
-    assert write_record(buffer, run, sequence, entries) == size_of(entries)
+    buffer = memoryview(bytearray(blocks_of(record_size(entries))))
+    assert write_record(buffer, run, sequence, entries) == record_size(entries)
     return bytes(buffer)
 
 

@@ -18,10 +18,11 @@ from broker.log.journal import (
     entries_of,
     find_record,
     read_heads,
+    record_size,
 )
 from broker.records.crc import crc32c
 from broker.server.journal_rounds import LOGS_MAX, ROUND_BYTES_MAX
-from tests.log.journal_world import OTHER_RUN, RUN, record_of, size_of
+from tests.log.journal_world import OTHER_RUN, RUN, record_of
 from tests.log.world import TOPIC_ID
 
 CONTENTS = st.binary(max_size=300)
@@ -44,7 +45,7 @@ ENTRIES = st.lists(
 def test_a_record_says_what_was_written(entries: list[JournalEntry], sequence: int) -> None:
     content = memoryview(record_of(entries, sequence))
     found = find_record(content, 8192, RUN)
-    assert found == (sequence, 8192, size_of(entries))
+    assert found == (sequence, 8192, record_size(entries))
     read = [entry._replace(content=bytes(entry.content)) for entry in entries_of(content)]
     assert read == entries
     assert find_record(content, 8192, OTHER_RUN) is None, "of another process"
@@ -56,7 +57,7 @@ def test_a_record_that_is_not_whole_is_none(
     entries: list[JournalEntry], data: st.DataObject
 ) -> None:
     content = bytearray(record_of(entries, 5))
-    size = size_of(entries)
+    size = record_size(entries)
     position = data.draw(st.integers(0, size - 1))
     content[position] ^= 1 << data.draw(st.integers(0, 7))
     assert find_record(memoryview(content), 0, RUN) is None, "one bit"
@@ -68,7 +69,7 @@ def test_a_record_that_is_not_whole_is_none(
 def test_the_longest_record_of_a_round_fits() -> None:
     size = ROUND_BYTES_MAX // LOGS_MAX
     one = JournalEntry(TOPIC_ID, 2**31 - 1, "x" * 249, 2**63 - 1, 2**63 - 1, bytes(size))
-    assert blocks_of(size_of(LOGS_MAX * [one])) <= RECORD_BYTES_MAX
+    assert blocks_of(record_size(LOGS_MAX * [one])) <= RECORD_BYTES_MAX
 
 
 def test_the_later_whole_head_counts() -> None:

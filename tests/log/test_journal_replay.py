@@ -91,7 +91,7 @@ async def test_what_only_the_journal_has_is_in_the_log_again(crashed: Crashed) -
 async def test_records_count_in_the_order_in_which_they_were_written(
     crashed: Crashed, places: tuple[int, ...]
 ) -> None:
-    """Halves begin anew, and leave of what was there before what is longer."""
+    """A half that begins anew leaves, behind its new records, what is left of a longer use."""
     crashed.lose(crashed.ends[4])
     content = crashed.content
     entries = [

@@ -6,7 +6,13 @@ import pytest
 
 from broker.log.journal import BLOCK_BYTES, FIRST_RECORD, RECORD_BYTES_MAX
 from broker.runtime.ring_file import RING_BYTES
-from broker.server.journal_halves import OPEN_MS_MIN, SETTLE_MS_MAX, SETTLE_SHARE, Halves
+from broker.server.journal_halves import (
+    OPEN_MS_MIN,
+    REST_MS_MAX,
+    SETTLE_MS_MAX,
+    SETTLE_SHARE,
+    Halves,
+)
 from broker.simulator.ring import RING_BYTES as SIMULATED_RING_BYTES
 from broker.simulator.ring import RING_RECORD_BYTES
 
@@ -18,7 +24,7 @@ ENOUGH = 8 * CHUNK
 """For the half of a real ring."""
 
 
-def real() -> Halves[str]:
+def real_halves() -> Halves[str]:
     return Halves(RING_BYTES, RECORD_BYTES_MAX)
 
 
@@ -32,7 +38,7 @@ def fill(halves: Halves[str], log: str = "a", at_once: int = 1) -> int:
 
 
 def test_records_follow_each_other_in_whole_blocks() -> None:
-    halves = real()
+    halves = real_halves()
     found = [halves.place(size, ["a"]) for size in (1, BLOCK_BYTES + 1, 1)]
     assert [(each - FIRST_RECORD) / BLOCK_BYTES for each in found] == [0, 1, 3]
 
@@ -48,7 +54,7 @@ def test_no_record_reaches_beyond_its_half() -> None:
 
 
 def test_a_half_with_enough_is_left_as_soon_as_the_other_one_is_settled() -> None:
-    halves = real()
+    halves = real_halves()
     halves.place(ENOUGH - CHUNK, ["a"])
     assert not halves.is_to_be_left(1, LATER_MS)
     halves.place(CHUNK, ["a"])
@@ -56,15 +62,25 @@ def test_a_half_with_enough_is_left_as_soon_as_the_other_one_is_settled() -> Non
     halves.leave(LATER_MS)
     halves.place(ENOUGH, ["b"])
     assert not halves.is_to_be_left(1, 2 * LATER_MS), "not settled"
+    halves.note_settled(["a"], LATER_MS + 1)
+    assert halves.is_to_be_left(1, 2 * LATER_MS)
 
 
 def test_a_half_stays_open_three_times_as_long_as_the_one_before_took() -> None:
-    halves = real()
+    halves = real_halves()
     halves.leave(1_000)
     halves.note_settled([], 1_000 + 50)
     halves.place(ENOUGH, ["a"])
     assert not halves.is_to_be_left(1, 1_000 + SETTLE_SHARE * 50 - 1)
     assert halves.is_to_be_left(1, 1_000 + SETTLE_SHARE * 50)
+
+
+def test_a_sync_that_stood_still_keeps_a_half_open_for_a_second_more_at_most() -> None:
+    halves = real_halves()
+    halves.leave(0)
+    halves.note_settled([], 20_000)
+    assert not halves.may_leave(20_000 + REST_MS_MAX - 1)
+    assert halves.may_leave(20_000 + REST_MS_MAX)
 
 
 def settle_in(halves: Halves[str], now_ms: float, took_ms: float) -> float:
@@ -75,7 +91,7 @@ def settle_in(halves: Halves[str], now_ms: float, took_ms: float) -> float:
 
 
 def test_a_half_takes_what_the_files_are_synced_with_in_a_while_and_enough_at_least() -> None:
-    halves = real()
+    halves = real_halves()
     now_ms = 0.0
     for _ in range(10):
         size = fill(halves, at_once=CHUNK)
@@ -86,7 +102,7 @@ def test_a_half_takes_what_the_files_are_synced_with_in_a_while_and_enough_at_le
 
 
 def test_syncs_that_take_no_time_let_a_half_grow_in_steps() -> None:
-    halves = real()
+    halves = real_halves()
     found, now_ms = [], 0.0
     for _ in range(8):
         found.append(fill(halves, at_once=CHUNK) // ENOUGH)
@@ -112,7 +128,7 @@ def test_a_log_that_was_not_synced_keeps_both_halves() -> None:
     halves: Halves[str] = Halves(SIZE, 16 * BLOCK_BYTES)
     halves.place(1, ["a", "b"])
     halves.leave(0)
-    assert not halves.note_settled(["a"], LATER_MS)
+    assert not halves.note_settled(["a"], 1)
     assert halves.settling == ("b",)
     assert not halves.may_leave(LATER_MS)
     assert not halves.is_all_settled

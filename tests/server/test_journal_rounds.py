@@ -12,8 +12,8 @@ from broker.log.journal import (
     find_record,
     read_heads,
 )
-from broker.server.journal_rounds import ROUND_BYTES_MAX
 from broker.simulator.inodes import Inode
+from broker.simulator.ring import RING_RECORD_BYTES
 from tests.server.group_world import Cluster
 from tests.server.journal_world import (
     RECORDS,
@@ -44,23 +44,23 @@ def counted(cluster: Cluster) -> tuple[float, float]:
     return rounds(cluster, "direct"), rounds(cluster, "journal")
 
 
-async def settle(cluster: Cluster, answers: list[ErrorCode]) -> None:
+async def until_answered(cluster: Cluster, answers: list[ErrorCode]) -> None:
     await cluster.until(lambda: bool(answers))
     assert set(answers) == {ErrorCode.NONE}
 
 
-def test_what_came_during_one_round_is_the_next_one_s_record() -> None:
+def test_what_was_appended_between_two_rounds_is_one_record() -> None:
     async def scenario(cluster: Cluster) -> None:
         log = partition_of(cluster, 0).log
         begin, in_journal = log.active.size, rounds(cluster, "journal")
         for count in (1, 3):
             for _ in range(count):
                 answers = begin_append(cluster)
-            await settle(cluster, answers)
-        assert rounds(cluster, "journal") > in_journal
+            await until_answered(cluster, answers)
+        assert rounds(cluster, "journal") == in_journal + 2
         length = log.active.size - begin
         found = [each for each in entries(cluster) if each.position >= begin]
-        assert [each.position for each in found][:1] == [begin]
+        assert [each.position for each in found] == [begin, begin + length // 4], "equal batches"
         content = b"".join(bytes(each.content) for each in found)
         assert content == log.active.file().read(begin, length)
 
@@ -78,7 +78,7 @@ def test_a_round_of_which_a_part_was_written_early_syncs_files() -> None:
         partition.log.flush_early()
         partition.append_records(RECORDS, answers.append)
         partition.flush()
-        await settle(cluster, answers)
+        await until_answered(cluster, answers)
         assert counted(cluster) == (before[0] + 1, before[1])
         await append(cluster, 1)
         assert rounds(cluster, "journal") == before[1] + 1, "the next one is as always"
@@ -99,22 +99,36 @@ def test_bytes_as_many_as_a_round_lacks_are_not_taken_for_them() -> None:
         partition.append_records(RECORDS, answers.append)
         log.flush_early()
         partition.flush()
-        await settle(cluster, answers)
+        await until_answered(cluster, answers)
         assert counted(cluster) == (before[0] + 1, before[1])
 
     simulate_with_journal(scenario)
 
 
-def test_a_large_round_syncs_files() -> None:
+def test_a_round_with_a_hole_in_what_was_handed_over_syncs_files() -> None:
+    """A roll wrote early between two appends."""
+
+    async def scenario(cluster: Cluster) -> None:
+        before = counted(cluster)
+        partition = partition_of(cluster, 0)
+        begin_append(cluster)
+        partition.append_records(RECORDS, lambda _code: None)
+        partition.log.flush_early()
+        partition.flush()
+        await until_answered(cluster, begin_append(cluster))
+        assert counted(cluster) == (before[0] + 1, before[1])
+
+    simulate_with_journal(scenario)
+
+
+def test_a_record_longer_than_the_ring_s_buffer_syncs_files() -> None:
     async def scenario(cluster: Cluster) -> None:
         partition = partition_of(cluster, 0)
         before = counted(cluster)
         answers: list[ErrorCode] = []
-        piece = [(b"k", bytes(ROUND_BYTES_MAX // 4))]
-        for _ in range(4):
-            partition.append_records(piece, answers.append)
-            partition.flush()
-        await settle(cluster, answers)
+        partition.append_records([(b"k", bytes(RING_RECORD_BYTES))], answers.append)
+        partition.flush()
+        await until_answered(cluster, answers)
         assert counted(cluster) == (before[0] + 1, before[1])
 
     simulate_with_journal(scenario)
