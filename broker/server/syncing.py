@@ -72,7 +72,7 @@ class SyncRounds:
         self._metrics = metrics
         self._turn = turn
         self._dirty: dict[Partition, None] = {}
-        self._bytes = RoundBytes()
+        self._brought = RoundBytes()
         self._is_due = asyncio.Event()
         self._added_ms = 0.0
         self._waits = False
@@ -87,7 +87,7 @@ class SyncRounds:
         """
         self._dirty[partition] = None
         if written is not None and self._journal.takes_rounds:
-            self._bytes.add(partition, written)
+            self._brought.add(partition, written)
         self._added_ms = self._clock.monotonic_ms()
         self._is_due.set()
 
@@ -99,7 +99,7 @@ class SyncRounds:
                 await asyncio.sleep(0)
             self._is_due.clear()
             dirty, self._dirty = self._dirty, {}
-            brought, self._bytes = self._bytes, RoundBytes()
+            brought, self._brought = self._brought, RoundBytes()
             try:
                 await self._round(list(dirty), brought)
             except Exception as error:  # noqa: BLE001 - a bug must not leave every later round undone
