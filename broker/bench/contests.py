@@ -16,7 +16,6 @@ from broker.bench.sample import (
     PIPELINED,
     PRODUCE_SHAPES,
     Sample,
-    Shape,
     caught_up,
     consumed_live,
     paced,
@@ -42,22 +41,12 @@ class Contest(NamedTuple):
 
 
 def idle(target: Target, _options: Options) -> Sample:
-    """Resident memory while nobody asks for anything, and what that takes of a core."""
-    before = target.usage()
+    """Resident memory while nobody asks for anything."""
     time.sleep(IDLE_S)
     after = target.usage()
-    if before is None or after is None:
+    if after is None:
         raise BenchFault(f"the process of {target.bootstrap} is not known: not on this machine?")
     return Sample({"resident": after.resident_bytes / 1e6}, 0.0)
-
-
-def small(target: Target, options: Options, shape: Shape) -> Sample:
-    """The memory of small requests says nothing that the others do not."""
-    sample = produced(target, options, shape)
-    kept = {
-        key: sample.values[key] for key in ("produced", "CPU a request") if key in sample.values
-    }
-    return sample._replace(values=kept)
 
 
 def latency(target: Target, options: Options) -> Sample:
@@ -66,13 +55,18 @@ def latency(target: Target, options: Options) -> Sample:
 
 
 _MEMORY: Final = Goal("resident", 0.2, is_floor=False)
+_CPU: Final = Goal("CPU a GB", None, is_floor=False)
 _THROUGHPUT: Final = (
     Goal("produced", 1.0, is_floor=True),
     Goal("CPU a GB", 1.0, is_floor=False),
     _MEMORY,
 )
-_SMALL: Final = (Goal("produced", 0.7, is_floor=True), Goal("CPU a request", None, is_floor=False))
-_READ: Final = (Goal("consumed", None, is_floor=True), Goal("CPU a GB", None, is_floor=False))
+_SMALL: Final = (
+    Goal("produced", 0.7, is_floor=True),
+    Goal("CPU a request", None, is_floor=False),
+    _MEMORY,
+)
+_READ: Final = (Goal("consumed", None, is_floor=True), _CPU, _MEMORY)
 
 
 def _slug(name: str) -> str:
@@ -98,20 +92,22 @@ CONTESTS: Final = (
             Goal("P50", None, is_floor=False),
             Goal("P99", 1.0, is_floor=False),
             Goal("P99.9", 1.0, is_floor=False),
+            _CPU,
+            _MEMORY,
         ),
-        seconds=2.0,
+        seconds=5.0,
         more_pairs=2,
     ),
     Contest(
         "small-pipelined",
         "one record of 100 B a request, 4 connections × 50 in flight",
-        partial(small, shape=PIPELINED),
+        partial(produced, shape=PIPELINED),
         _SMALL,
     ),
     Contest(
         "small-ping-pong",
         "one record of 100 B a request, 10 connections × 1 in flight",
-        partial(small, shape=PING_PONG),
+        partial(produced, shape=PING_PONG),
         _SMALL,
     ),
     Contest("consume", "catching up from the page cache, 1 KB × 128 KB", caught_up, _READ),

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import subprocess
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
 _CLOCK_TICKS: Final = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _LISTENS: Final = "0A"
+_HOLD: Final = 'kill -STOP "$@"; echo; read -r _; kill -CONT "$@"'
 
 
 class Usage(NamedTuple):
@@ -56,6 +59,23 @@ def pin_threads(pid: int, cores: Iterable[int]) -> set[int]:
         except ProcessLookupError:  # it has ended meanwhile
             continue
     return before
+
+
+@contextmanager
+def standing_still(pid: int) -> Iterator[None]:
+    """A process and those that it started stand still inside (SIGSTOP) and go on afterwards: a
+    child sees to it, so that they do even when this process is killed.
+    """
+    held = map(str, family(pid))
+    with subprocess.Popen(
+        ["sh", "-c", _HOLD, "hold", *held],
+        stdin=subprocess.PIPE,  # its end, whatever the reason, lets them go on
+        stdout=subprocess.PIPE,
+        start_new_session=True,  # a Ctrl-C in the terminal is not for it
+    ) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        yield
 
 
 def _table(path: str) -> list[list[str]]:

@@ -89,6 +89,13 @@ def judge(pairs: Sequence[Pair], goal: Goal) -> Judged | None:
     )
 
 
+def uncounted(judged: Judged, why: str) -> Judged:
+    """The same measure where nothing can be shown."""
+    if judged.target is None:
+        return judged
+    return judged._replace(verdict=Verdict.UNCOUNTED, why=why)
+
+
 def counts(pair: Pair) -> bool:
     """Whether the broker, not the load, was the limit for both."""
     return max(pair.ours.load_percent, pair.peer.load_percent) < LOAD_CPU_PERCENT_MAX

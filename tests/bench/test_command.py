@@ -23,6 +23,21 @@ def test_a_short_run_reports_every_promise_as_json(
     assert not list(tmp_path.iterdir())  # the broker and its data are gone
 
 
+def test_how_costs_grow_is_told_as_json_and_drawn(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    plot = tmp_path / "growth.svg"
+    flags = ["--seconds", "0.3", "--series-max", "2", "--json", "--plot", str(plot)]
+    main(["connections", *flags])
+    (row,) = json.loads(capfd.readouterr().out)["rows"]
+    cost, memory = row["series"]
+    assert (cost["name"], memory["name"]) == ("CPU a request", "resident")
+    assert [x for x, _ in cost["points"]] == [1, 2]
+    drawn = plot.read_text()
+    assert drawn.startswith("<svg")
+    assert "CPU a request" in drawn
+
+
 def test_an_unknown_scenario_is_refused_with_the_list(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["produce-2k"])

@@ -3,12 +3,13 @@
     python -m tests.benchmarks.against_kafka          # what has no result yet, and the page
     python -m tests.benchmarks.against_kafka --only defaults/idle fsync --again
     python -m tests.benchmarks.against_kafka --only hold hold-100 catch-up --minutes 10
+    python -m tests.benchmarks.against_kafka --only soak --minutes 20
     python -m tests.benchmarks.against_kafka --only connections partitions
     python -m tests.benchmarks.against_kafka --page                # the page alone, from results
 
 Each row leaves a file of its result as soon as it is there: an interrupted run goes on where it
-was. Needs Java 17, Maven and a quiet machine of two cores; the rows against Kafka take about twenty
-minutes, what our broker does alone runs only when it is named. Ends with status 1 when a target was
+was. Needs Java 17, Maven and a quiet machine of two cores; the rows against Kafka take about half
+an hour, what our broker does alone runs only when it is named. Ends with status 1 when a target was
 missed or a row does not count.
 """
 
@@ -93,7 +94,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--pairs", type=int, default=PAIRS_MIN)
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of one run")
     parser.add_argument("--warm-up", type=float, default=WARM_UP_S, help="seconds, of each broker")
-    parser.add_argument("--minutes", type=float, default=10, help="of hold and hold-100")
+    parser.add_argument("--minutes", type=float, default=10, help="of hold, hold-100 and soak")
     parser.add_argument("--history-gb", type=float, default=10, help="of catch-up")
     parser.add_argument("--memory-gb", type=float, default=2, help="of our broker in catch-up")
     parser.add_argument("--series-max", type=int, help="where connections and partitions end")

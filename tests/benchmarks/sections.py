@@ -58,7 +58,7 @@ SECTIONS = (
         ("latency", "small-pipelined", "produce-1kb-16kb", "produce-1kb-128kb"),
         durability="fsync",
         is_peer_flushed=True,
-        goals=(("produced", FSYNCED_TARGET), ("CPU a GB", None), ("resident", 0.2)),
+        goals=(("produced", FSYNCED_TARGET),),
     ),
     Section(
         "header",
@@ -76,7 +76,7 @@ SECTIONS = (
         goals=(("produced", None), ("CPU a GB", None)),
     ),
 )
-ALONE = ("hold", "hold-100", "catch-up")
+ALONE = ("hold", "hold-100", "soak", "catch-up")
 """Scenarios of `hermes bench` whose promises are absolute."""
 GROWTH = ("connections", "partitions")
 """Scenarios of `hermes bench` that are series: what one more costs."""
