@@ -154,7 +154,7 @@ ASIDE: Final = ".aside"
 
 class Disk(Protocol):
     """A directory tree that this process owns. `has_sync_all` says whether `sync_all` works for all
-    files that were opened so far.
+    files that were opened so far, and was tried.
     """
 
     @property
@@ -217,6 +217,11 @@ class Disk(Protocol):
         """What was written to the tree before the call, all its names too, is durable (syncfs).
 
         Raises DiskFault: the state of every file that was not synced is unknown for good.
+        """
+
+    async def try_sync_all(self) -> None:
+        """One `sync_all` for nobody, where it can be believed at all. Raises DiskFault, and then it
+        is not used: what failed before this process, and nobody was told, is told to this one.
         """
 
     async def open_ring(self, path: str, spare_bytes: int) -> RingFile:

@@ -165,8 +165,12 @@ class _Recovery:
     ) -> int:
         """The next offset, after scanning from `position` and cutting off what is bad."""
         found = self.found
+        is_last = place == len(found.segments) - 1
         if segment.size > position:
             await self._settle_writes(segment, position)
+        elif is_last and segment.size and found.has_failed_sync:
+            # nothing was appended: what failed was its last page, once more, after a cut
+            await self._settle_writes(segment, segment.size - 1)
         if position:
             await self._load_below(segment, position)
         else:
@@ -175,7 +179,6 @@ class _Recovery:
         visitor = IndexVisitor(
             segment, self.interval, self.now_wall_ms, found.producers, found.epochs
         )
-        is_last = place == len(found.segments) - 1
         end = ScanEnd(position, next_offset, None)
         extent = self._synced_part(place)
         while end.position < extent.size:

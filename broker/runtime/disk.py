@@ -12,7 +12,6 @@ import asyncio
 import errno
 import os
 import stat
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -26,10 +25,11 @@ from broker.ports import Buffer, DiskFault, DiskFile, DiskFull, NewDirectory, No
 from broker.runtime.descriptors import descriptor_limit
 from broker.runtime.directory_lock import DirectoryLock
 from broker.runtime.freeing import remove_tree_in_steps, unlink, unlink_in_steps
-from broker.runtime.linux import has_honest_syncfs, sync_file_system
+from broker.runtime.linux import sync_file_system, syncs_honestly
 from broker.runtime.new_directories import open_directory, place_directories
 from broker.runtime.outside_reader import FileReader
 from broker.runtime.ring_file import RING_BYTES, SystemRing, fill_ring
+from broker.runtime.shared_descriptor import SharedDescriptor, Syncs
 from broker.runtime.sync_threads import SyncThreads
 from broker.runtime.writeback import AHEAD_BYTES, Writeback, WritebackThread
 
@@ -73,13 +73,18 @@ class SystemDisk:
         self._syncers = ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="disk-sync")
         self._rounds = SyncThreads()
         self.writeback = WritebackThread()
-        self._root_users = _Users(root_descriptor)
-        self._root_syncs = _Syncs(sync_file_system)
+        self._root_users = SharedDescriptor(root_descriptor)
+        self._root_syncs = Syncs(sync_file_system, self.note_failed_sync)
         self._device = os.fstat(root_descriptor).st_dev
-        self.has_sync_all = has_honest_syncfs()
+        self._may_sync_all = syncs_honestly(root_descriptor)
+        self._is_sync_all_tried = False
         self._temporary_numbers = count()
         self.scratch = memoryview(bytearray(WARM_READ_BYTES))
         self._lock: DirectoryLock | None = None
+
+    @property
+    def has_sync_all(self) -> bool:
+        return self._is_sync_all_tried and self._may_sync_all
 
     def lock(self) -> None:
         """Keep every other process off the root until `close`. Raises DiskFault that names the
@@ -148,7 +153,7 @@ class SystemDisk:
     async def place_directories(self, parent: str, directories: Sequence[NewDirectory]) -> None:
         path = self._at(parent)
         with _mapped(parent), _present(parent):
-            users = _Users(open_directory(path))
+            users = SharedDescriptor(open_directory(path))
         try:
             await place_directories(self, path, directories, users.run)
         finally:
@@ -164,6 +169,11 @@ class SystemDisk:
     async def sync_all(self) -> None:
         with _mapped(""):
             await self._rounds.run([partial(self._root_users.call, self._root_syncs.run)])
+
+    async def try_sync_all(self) -> None:
+        if self._may_sync_all:
+            await self.sync_all()
+            self._is_sync_all_tried = True
 
     async def sync_files(self, files: Sequence[DiskFile]) -> list[DiskFault | None]:
         own = [file for file in files if isinstance(file, SystemFile)]
@@ -211,7 +221,13 @@ class SystemDisk:
     def note_device(self, device: int) -> None:
         """A file on it is used: `sync_all` reaches the root's file system alone."""
         if device != self._device:
-            self.has_sync_all = False
+            self._may_sync_all = False
+
+    def note_failed_sync(self) -> None:
+        """After a file's the next sync of everything would tell of it once more, for files that
+        nothing happened to; after one of everything each file that failed with it tells so itself.
+        """
+        self._may_sync_all = False
 
     async def run_read(self, path: str, function: Callable[..., T], *arguments: object) -> T:
         """A call of this module in a reader thread."""
@@ -267,8 +283,8 @@ class SystemFile:
         self._size = found.st_size
         disk.note_device(found.st_dev)
         _read_what_is_asked(descriptor)
-        self._users = _Users(descriptor)
-        self._syncs = _Syncs(_fdatasync)
+        self._users = SharedDescriptor(descriptor)
+        self._syncs = Syncs(_fdatasync, disk.note_failed_sync)
         self._writeback = Writeback(disk.writeback, self._users.run, self._size)
         if found.st_blocks * _BLOCK_BYTES > self._size + AHEAD_BYTES // 2:
             self._trim()  # set aside by a process that was killed
@@ -339,6 +355,7 @@ class SystemFile:
         return None
 
     async def rewrite(self, position: int) -> None:
+        self._disk.note_failed_sync()  # by an earlier process, or this one
         await self._disk.run_sync(self._path, self._users.run(_rewrite), position)
 
     def close(self) -> None:
@@ -368,80 +385,6 @@ class SystemFile:
             written = os.pwrite(self._descriptor, view[done:] if done else view, self._size)
             self._size += written
             done += written
-
-
-class _Syncs:
-    """Syncs by `function` of one descriptor, one at a time. The system tells one of them of an
-    error, even when nobody waits for that one any more, and counts the pages as written: every
-    later one gets the same error here.
-    """
-
-    def __init__(self, function: Callable[[int], None]) -> None:
-        self._function = function
-        self._guard = threading.Lock()
-        self._error: OSError | None = None
-
-    def run(self, descriptor: int) -> None:
-        """In a thread. Raises OSError."""
-        with self._guard:
-            if self._error is not None:
-                raise OSError(self._error.errno, self._error.strerror)
-            try:
-                self._function(descriptor)
-            except OSError as error:
-                self._error = error
-                raise
-
-
-class _Users:
-    """Counts the threads inside one descriptor, and closes it when the last has left after
-    `close`.
-    """
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._guard = threading.Lock()
-        self._count = 0
-        self._is_closing: bool = False
-
-    def run(self, function: Callable[..., T]) -> Callable[..., T]:
-        """`function(descriptor, *arguments)` for a thread. Raises OSError EBADF in it when the file
-        was closed before it ran.
-        """
-
-        def guarded(*arguments: object) -> T:
-            return self.call(function, *arguments)
-
-        return guarded
-
-    def call(self, function: Callable[..., T], *arguments: object) -> T:
-        """`run`, at once."""
-        self._enter()
-        try:
-            return function(self._descriptor, *arguments)
-        finally:
-            self._leave()
-
-    def _enter(self) -> None:
-        with self._guard:
-            if self._is_closing:
-                raise OSError(errno.EBADF, "the file was closed")
-            self._count += 1
-
-    def _leave(self) -> None:
-        with self._guard:
-            self._count -= 1
-            is_last = self._is_closing and self._count == 0
-        if is_last:
-            os.close(self._descriptor)
-
-    def close(self) -> None:
-        with self._guard:
-            is_first = not self._is_closing
-            self._is_closing = True
-            is_idle = self._count == 0
-        if is_first and is_idle:
-            os.close(self._descriptor)
 
 
 @contextmanager

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import ctypes
 import os
+import struct
 from collections.abc import Callable
 from typing import Any, Final
 
-HONEST_SYNCFS: Final = (5, 8)
-"""Kernels before this one do not tell of errors at syncfs (Linux commit 735e4ae5ba28)."""
+HONEST_SYNCFS: Final = (5, 17)
+"""Kernels before this one do not tell at syncfs of all errors: before 5.8 of none (Linux commit
+735e4ae5ba28), then not of the file system's own (5679897eb104).
+"""
+HONEST_FILE_SYSTEMS: Final = frozenset({0xEF53, 0x58465342, 0x9123683E, 0xF2F52010, 0x01021994})
+"""By their `f_type`: ext2 to ext4, XFS, btrfs, F2FS, tmpfs. Of others syncfs does not say all: that
+of overlayfs keeps the errors of the layer below to itself, that of FUSE asks nobody who stores.
+"""
 
 
 def linux_call(name: str, *arguments: type[ctypes._SimpleCData[Any]]) -> Callable[..., int] | None:
@@ -25,6 +32,9 @@ def linux_call(name: str, *arguments: type[ctypes._SimpleCData[Any]]) -> Callabl
 
 
 _syncfs = linux_call("syncfs", ctypes.c_int)
+_fstatfs = linux_call("fstatfs", ctypes.c_int, ctypes.c_char_p)
+_STATFS_BYTES: Final = 256
+"""At least those of a `struct statfs`, which begins with the type, a long."""
 
 
 def has_honest_syncfs(release: str | None = None) -> bool:
@@ -36,11 +46,21 @@ def has_honest_syncfs(release: str | None = None) -> bool:
     return _syncfs is not None and tuple(map(int, digits)) >= HONEST_SYNCFS
 
 
+def syncs_honestly(descriptor: int) -> bool:
+    """Whether `sync_file_system` can be believed here for the file system of `descriptor`."""
+    if _fstatfs is None or not has_honest_syncfs():
+        return False
+    found = ctypes.create_string_buffer(_STATFS_BYTES)
+    if _fstatfs(descriptor, found) != 0:
+        return False
+    return struct.unpack_from("@l", found)[0] & 0xFFFFFFFF in HONEST_FILE_SYSTEMS
+
+
 def sync_file_system(descriptor: int) -> None:
     """Everything written to the file system of `descriptor` is durable. Raises OSError, once for
     what failed since the descriptor was opened or last asked.
     """
-    assert _syncfs is not None, "asked where has_honest_syncfs says no"
+    assert _syncfs is not None, "asked where syncs_honestly says no"
     if _syncfs(descriptor) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

@@ -33,7 +33,8 @@ T = TypeVar("T")
 class Threads(Protocol):
     """What is used of the disk: its threads, whose faults are DiskFault."""
 
-    has_sync_all: bool
+    @property
+    def has_sync_all(self) -> bool: ...
 
     async def run_write(self, path: str, function: Callable[..., T], *arguments: object) -> T: ...
 

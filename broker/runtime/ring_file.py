@@ -124,7 +124,8 @@ class SystemRing:
         self._loop.remove_reader(self._eventfd)
         os.close(self._eventfd)
         os.close(descriptor)
-        threading.Thread(target=self._end, name="ring-close", daemon=True).start()
+        with suppress(RuntimeError):  # no thread can be begun: the end of the process does it
+            threading.Thread(target=self._end, name="ring-close", daemon=True).start()
 
     def _end(self) -> None:
         """In a thread: it waits for a write that is under way, whose memory stays until then."""
@@ -149,7 +150,12 @@ class SystemRing:
     def _take_result(self) -> bool:
         """Whether the write is over."""
         nothing = ctypes.c_long(0)
-        found = self._ask(self._get, self._context, nothing, self._one, self._event, self._no_time)
+        try:
+            found = self._ask(
+                self._get, self._context, nothing, self._one, self._event, self._no_time
+            )
+        except InterruptedError:  # nothing is there, and a signal is
+            return False
         if not found:
             return False
         self._is_busy = False

@@ -46,16 +46,15 @@ class SyncThreads:
     async def run(self, works: Sequence[Callable[[], T]]) -> list[T]:
         """What each of `works` gives, in their order; raises what one of them raised, when all have
         ended. A caller that is cancelled leaves them running. Raises RuntimeError after `close`, as
-        an executor does: nobody would ever wake the caller.
+        an executor does: nobody would ever wake the caller; also when no thread can be begun.
         """
         if self._is_closed:
             raise RuntimeError("the disk is closed: nothing more is synced")
         if not works:
             return []
         count = min(len(works), THREADS)
+        self._start(self._share_count + count)
         self._share_count += count
-        while self._thread_count < min(self._share_count, THREADS):
-            self._start()
         together = _Together(asyncio.get_running_loop(), works, count)
         for number in range(count):
             self._queue.put((together, number))
@@ -81,10 +80,18 @@ class SyncThreads:
                 ended.set_result(None)
         self._waiting.clear()
 
-    def _start(self) -> None:
-        name = f"disk-round_{self._thread_count}"
-        threading.Thread(target=_work, args=(self._queue,), name=name, daemon=True).start()
-        self._thread_count += 1
+    def _start(self, wanted: int) -> None:
+        """So many threads, or as many as there may be. Raises RuntimeError without any."""
+        while self._thread_count < min(wanted, THREADS):
+            name = f"disk-round_{self._thread_count}"
+            thread = threading.Thread(target=_work, args=(self._queue,), name=name, daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # the process, or its user, has as many as it may have
+                if not self._thread_count:
+                    raise
+                return
+            self._thread_count += 1
 
 
 class _Together:

@@ -198,6 +198,7 @@ class Broker:
         await self.partitions.serve(opened)
         self.maintenance.start()
         self.scrubbing.start()
+        self.spawn(self.sync_rounds.try_sync_all())
         self.spawn(self.synced_ends.run())
         self.spawn(self.space.watch())
         self.spawn(watch_loop_lag(self.clock, self.metrics))

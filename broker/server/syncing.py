@@ -76,7 +76,6 @@ class SyncRounds:
         self._is_due = asyncio.Event()
         self._added_ms = 0.0
         self._waits = False
-        self._may_sync_all = True
         self._syncs_all = asyncio.Lock()
         """One `syncfs` at a time: of two that run, the system tells only one of an error."""
         self._counted: dict[str, tuple[Value, Value, Distribution]] = {}
@@ -106,6 +105,16 @@ class SyncRounds:
                 _log.error("a sync round broke an invariant", exc_info=error)
                 for partition in dirty:
                     partition.take_offline(f"broken invariant: {error}")
+
+    async def try_sync_all(self) -> None:
+        """Once, beside the rounds, which sync files until then. An error that the file system owes
+        since before this process is nobody's here: each log's tail was synced by its own file when
+        it was opened.
+        """
+        try:
+            await self._disk.try_sync_all()
+        except DiskFault as fault:
+            _log.warning("no syncfs until the restart: it told of an error", fault=str(fault))
 
     async def settle_forever(self) -> None:
         """Beside `run`, until cancelled: sync the files of each half that is left."""
@@ -191,7 +200,7 @@ class SyncRounds:
         synced = None
         if file_count > DIRECT_FILES_MAX:
             async with self._syncs_all:
-                if self._may_sync_all and self._disk.has_sync_all:
+                if self._disk.has_sync_all:
                     synced = await self._sync_whole(due)
         way = DIRECT if synced is None else WHOLE
         if synced is None:
@@ -258,7 +267,6 @@ class SyncRounds:
         try:
             await self._disk.sync_all()
         except DiskFault as fault:
-            self._may_sync_all = False  # files beside the round failed, too; each tells it once
             reason = (
                 f"the file system could not be synced: what it holds of {len(due)} partitions is "
                 f"not known: {fault.reason}"

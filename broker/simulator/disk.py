@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from random import Random
@@ -97,8 +98,10 @@ class DiskImage:
         self.segment_count = 0
         """Segments of logs that were begun."""
         self.ring_writes = 0
-        self.file_system_faults = 0
-        """Of syncs of the whole file system; the system tells each of its descriptors of them."""
+        self.file_system_faults = self.file_system_faults_seen = 0
+        """Of syncs, of a file too. A sync of the whole file system tells of those that nobody saw
+        before its descriptor was opened, and of later ones.
+        """
         self.root = Directory()
         self.on_change: Callable[[], None] | None = None
         """Told after every step that changes what a crash would leave."""
@@ -236,13 +239,12 @@ class DiskImage:
 class SimulatedDisk:
     """Implements `ports.Disk` for one process."""
 
-    has_sync_all = True
-
     def __init__(self, loop: SimulatedLoop, process: Process, image: DiskImage) -> None:
+        self.has_sync_all, self._may_sync_all = False, True
         self.loop = loop
         self.process = process
         self.image = image
-        self._faults_told = image.file_system_faults
+        self._faults_told = image.file_system_faults_seen
 
     def exists(self, path: str) -> bool:
         return self.image.find(path) is not None
@@ -350,12 +352,22 @@ class SimulatedDisk:
             raise
 
     async def sync_all(self) -> None:
-        try:
+        with suppress(DiskFault):  # it is counted
             await self._sync_file_system()
-        finally:
-            told, self._faults_told = self._faults_told, self.image.file_system_faults
+        told, self._faults_told = self._faults_told, self.image.file_system_faults
+        self.image.file_system_faults_seen = self._faults_told
         if told != self._faults_told:
+            self.end_syncs_of_all()
             raise DiskFault("", "Input/output error")
+
+    async def try_sync_all(self) -> None:
+        if self._may_sync_all:
+            await self.sync_all()
+            self.has_sync_all = self._may_sync_all
+
+    def end_syncs_of_all(self) -> None:
+        """After a sync that failed."""
+        self._may_sync_all = self.has_sync_all = False
 
     async def _sync_file_system(self) -> None:
         """By a descriptor that was opened for it. Raises DiskFault."""
@@ -542,6 +554,7 @@ class SimulatedFile:
     async def rewrite(self, position: int) -> None:
         self._inode.write_anew(position, len(self._inode.content))
         self._inode.owes_error = False
+        self._disk.end_syncs_of_all()
         await self.sync()
 
     async def sync(self) -> None:
@@ -553,8 +566,10 @@ class SimulatedFile:
             if self._inode.owes_error:
                 raise DiskFault(self._path, "Input/output error")
         except DiskFault:
+            self._disk.image.file_system_faults += not self._inode.owes_error
             self._inode.fail_sync()
             self._inode.owes_error = False
+            self._disk.end_syncs_of_all()
             raise
         if self._disk.process.is_alive:
             finish()

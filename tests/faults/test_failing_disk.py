@@ -13,6 +13,7 @@ from broker.errors import ErrorCode
 from tests.faults.injection import failing
 from tests.faults.scrape import metric
 from tests.support.broker_process import BrokerProcess
+from tests.support.file_systems import where_syncfs_is_used
 from tests.support.wire_client import WireClient
 
 WRITES = "pwrite64,pwritev,write"
@@ -110,7 +111,11 @@ def test_a_failed_sync_of_the_whole_file_system_takes_all_that_waited_for_it_off
     tmp_path: Path,
 ) -> None:
     count = 12
-    with BrokerProcess(tmp_path) as broker, WireClient(broker.kafka_port) as client:
+    with (
+        where_syncfs_is_used(tmp_path) as directory,
+        BrokerProcess(directory) as broker,
+        WireClient(broker.kafka_port) as client,
+    ):
         client.create_topic("t", count, durability="fsync")
         with failing(broker, "syncfs"):
             refused: set[int] = set()

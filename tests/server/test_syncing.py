@@ -24,6 +24,7 @@ from broker.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from tests.support.broker_process import BrokerProcess
+from tests.support.file_systems import where_syncfs_is_used
 from tests.support.wire_client import WireClient
 
 RECORDS: list[tuple[bytes | None, bytes | None]] = [(b"k", b"v" * 100)]
@@ -157,8 +158,12 @@ def test_requests_that_come_together_share_a_round(broker: BrokerProcess) -> Non
         assert samples(broker, "hermes_unsynced_bytes") == {"": 0}
 
 
-def test_many_partitions_are_synced_by_one_call(broker: BrokerProcess) -> None:
-    with WireClient(broker.kafka_port) as client:
+def test_many_partitions_are_synced_by_one_call(tmp_path: Path) -> None:
+    with (
+        where_syncfs_is_used(tmp_path) as directory,
+        BrokerProcess(directory) as broker,
+        WireClient(broker.kafka_port) as client,
+    ):
         client.create_topic("many", MANY)
         for _ in range(10):
             assert produce_to_all(client, "many", range(MANY)) == [0] * MANY
@@ -198,7 +203,11 @@ def test_the_first_error_of_a_sync_takes_its_partition_offline_and_is_not_retrie
 
 @pytest.mark.apt("strace")
 def test_an_error_of_syncfs_takes_every_partition_of_its_round_offline(tmp_path: Path) -> None:
-    with BrokerProcess(tmp_path) as broker, WireClient(broker.kafka_port) as client:
+    with (
+        where_syncfs_is_used(tmp_path) as directory,
+        BrokerProcess(directory) as broker,
+        WireClient(broker.kafka_port) as client,
+    ):
         client.create_topic("t", MANY)
         client.create_topic("other", durability="replicated")
         assert produce_to_all(client, "t", range(MANY)) == [0] * MANY
