@@ -47,7 +47,9 @@ UNUSED_BY_LOGS: Final = ("rich", "twisted", "greenlet")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted. Prints to the terminal."""
+    """The exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted, 141 when nobody reads what
+    it prints to the terminal.
+    """
     if sys.flags.optimize:
         print("hermes: refuses to run under python -O: its asserts are checks", file=sys.stderr)
         return 2
@@ -64,9 +66,23 @@ def main(arguments: Sequence[str]) -> int:
         print(_unknown(name), file=sys.stderr)
         return 2
     try:
-        return command.run(rest)
+        try:
+            return command.run(rest)
+        finally:
+            if sys.stdout is not None:  # a shell may have closed it
+                sys.stdout.flush()
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:  # nobody reads the output any more
+        return _discard_output()
+
+
+def _discard_output() -> int:
+    """What Python would flush at its end must not fail again; the exit code of a broken pipe."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 141
 
 
 def _unknown(name: str) -> str:

@@ -98,3 +98,15 @@ def test_asserts_switched_off_are_refused() -> None:
     )
     assert outcome.returncode == 2
     assert "python -O" in outcome.stderr
+
+
+def test_a_reader_that_goes_away_ends_a_command_without_a_trace() -> None:
+    command = [sys.executable, "-m", "broker", "simulate", "--seeds", "1"]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        said = process.stderr.read()
+    assert (process.returncode, said) == (141, b"")
