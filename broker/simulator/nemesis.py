@@ -164,7 +164,7 @@ class Nemesis:
             await asyncio.sleep(0.005)
             if self.world.loop.time() > deadline_s:
                 break
-        await asyncio.sleep(self._random.random() * SLOW_DISK_S_MAX)
+        await asyncio.sleep(2 * self._random.random() * SLOW_DISK_S_MAX)  # until its first answer
         image.faults.latency_s_max = LATENCY_S_MAX
         self._cut_power(PowerCut(lost_name_probability=0.7))
 
