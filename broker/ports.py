@@ -39,6 +39,12 @@ class NoDescriptor(DiskFull):
     summary = "no more files can be opened; what needs one is refused until one is closed"
 
 
+class ReadFault(DiskFault):
+    """The device did not give bytes of a file (EIO): those are damaged, nothing else is. They may
+    be whole the next time.
+    """
+
+
 class Clock(Protocol):
     """Two hands, never mixed."""
 
@@ -82,11 +88,11 @@ class DiskFile(Protocol):
 
     def read(self, position: int, size: int) -> bytes | None:
         """At most `size` bytes, fewer only at the end of the file; None when it would wait for the
-        device (then `read_cold`).
+        device (then `read_cold`). Raises ReadFault.
         """
 
     async def read_cold(self, position: int, size: int) -> bytes:
-        """As `read`, off the event loop; never None."""
+        """As `read`, off the event loop; never None. Raises ReadFault."""
 
     def truncate(self, size: int) -> None:
         """Cut off what is behind `size`. Raises DiskFault."""

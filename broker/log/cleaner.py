@@ -20,11 +20,12 @@ from broker.log.compaction import Span, Survey, Terms
 from broker.log.key_map import capacity_of
 from broker.log.regroup import Group, discard
 from broker.log.retention import CHECKPOINT_ATTEMPTS_MAX
+from broker.log.salvage import Salvage
 from broker.log.segment import Segment
 from broker.log.survey import survey as measure_damage
 from broker.log.turns import OthersFirst
 from broker.model import INT64_MAX
-from broker.ports import Worker, WorkerFault
+from broker.ports import ReadFault, Worker, WorkerFault
 
 if TYPE_CHECKING:
     from broker.log.partition_log import PartitionLog
@@ -78,6 +79,9 @@ async def clean(
             return Cleaned()
         await log.checkpoints.drop_others(log)  # a start may not fall back to one before
         return await run.carry_out()
+    except ReadFault as fault:  # of what could be read before: the next run looks at it first
+        log.note_damage(str(fault))
+        return Cleaned(run.is_changed, 0, run.read_bytes, run.written_bytes, (str(fault),))
     finally:
         log.is_in_upkeep = False
 
@@ -156,7 +160,7 @@ class _Run:
             async for position, content, span in self._slices(segment, segment_end, start):
                 found = await self._look_at(content, span, end)
                 if not found.is_sound:
-                    await self._note_damage(segment, position)
+                    await self._note_damage(segment, position, len(content))
                     await self.worker.call(compaction.lose_sight, self.run_id, segment_end)
                     break
                 if found.is_full:
@@ -234,7 +238,7 @@ class _Run:
         async for position, content, span in self._slices(segment, segment_end, 0):
             rewritten = await self.worker.call(compaction.rewrite, self.run_id, content, span)
             if not rewritten.is_sound:
-                await self._note_damage(segment, position)
+                await self._note_damage(segment, position, len(content))
                 await group.take_back()
                 return False
             if rewritten.is_opaque:
@@ -284,22 +288,22 @@ class _Run:
         self, segment: Segment, segment_end: int, start: int
     ) -> AsyncIterator[tuple[int, bytes, Span]]:
         """(position, bytes, offsets) of neighbouring stretches of whole batches, from the one with
-        offset `start` on.
+        offset `start` on. What cannot be read is not sound.
         """
         await self.log.load_index(segment)
         assert segment.index is not None, "the index is loaded"
-        slices = slices_of(segment, segment.index.floor_offset(start)[1])
+        slices, salvage = slices_of(segment, segment.index.floor_offset(start)[1]), Salvage(segment)
         firsts = [segment.index.floor_position(position)[0] for position, _ in slices]
         spans = pairwise([*firsts, segment_end])
         for (position, size), (first, end) in zip(slices, spans, strict=True):
-            content = await segment.read_cold(position, size)
+            content = await salvage.read_cold(position, size)
             self.log.check_online()  # the file may be another topic's by now
             self.read_bytes += len(content)
             yield position, content, Span(first, end)
             await self.limits.pace(len(content))
 
-    async def _note_damage(self, segment: Segment, position: int) -> None:
-        found = await measure_damage(self.log, segment, position)
+    async def _note_damage(self, segment: Segment, position: int, size: int) -> None:
+        found = await measure_damage(self.log, segment, position, size)
         where = f"{segment.path()}: a batch behind byte {position} is damaged"
         if found is None:
             self.log.note_damage(where)

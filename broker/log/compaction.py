@@ -180,10 +180,16 @@ def survey(
 
 
 def note_keys(run_id: int, content: bytes, start_offset: int, end_offset: int) -> Noted:
-    """Enter the keys of a slice's records in [start, end) in the map, until it is full."""
+    """Enter the keys of a slice's records in [start, end) in the map, until it is full. A slice
+    that was damaged since the survey has none: what older values it replaced stays.
+    """
     run = _run(run_id)
     put = run.key_map.put
-    for batch in iterate_batches(content):
+    try:
+        batches = list(iterate_batches(content))
+    except Refusal:
+        return Noted(end_offset, is_full=False)
+    for batch in batches:
         header = read_header(batch)
         if header.base_offset >= end_offset:
             break

@@ -32,17 +32,18 @@ class DamagedRange(NamedTuple):
 
 
 class Damaged(Refusal):
-    """Stored bytes that cannot be what was written, met by a reader; how far they reach is not
-    known yet.
+    """Stored bytes that cannot be what was written, met by a reader somewhere in the `size` bytes
+    from `position` on; how far they reach is not known yet.
     """
 
-    def __init__(self, segment: Segment, position: int, reason: str) -> None:
+    def __init__(self, segment: Segment, position: int, reason: str, size: int = 0) -> None:
         super().__init__(
             ErrorCode.CORRUPT_MESSAGE, f"{segment.path()} is damaged at byte {position}: {reason}"
         )
         self.segment = segment
         self.position = position
         self.reason = reason
+        self.size = size
 
 
 def view_around(

@@ -1,8 +1,8 @@
 """Carrying out the plan of a read (`reading`): warm on the loop, never waiting, or cold off it.
 
-Not here: where the batches lie. A segment that is replaced under a read begins it again; what the
-disk cannot give is noted as the log's damage. What was read from the device may differ from what
-was appended: from then on the segment's bytes are checked before they are returned.
+Not here: where the batches lie. A segment that is replaced under a read begins it again, and so
+does damage, which is looked at first: bytes that are not what was written, or that the device does
+not give.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from broker.log.damage import Damaged
 from broker.log.reach import Want
 from broker.log.reading import ReadResult
 from broker.log.survey import survey
-from broker.ports import DiskFault, NoDescriptor
+from broker.ports import DiskFault, NoDescriptor, ReadFault
 from broker.records.batch import HEADER_BYTES, MAGIC
 
 if TYPE_CHECKING:
     from broker.log.partition_log import PartitionLog
+    from broker.log.segment import Segment
 
 READ_ATTEMPTS_MAX: Final = 4
 """How often a read begins again because a segment was replaced under it, or damage was met."""
@@ -76,7 +77,7 @@ def read_warm(log: PartitionLog, plan: Generator[Want, bytes, ReadResult]) -> Re
     except StopIteration as done:
         result: ReadResult = done.value
         return result
-    except Damaged:
+    except (Damaged, ReadFault):
         return None  # how far it reaches is looked for off the loop
     except (DiskFault, FileNotFoundError, Refusal) as fault:
         raise refused(log, fault) from fault
@@ -97,11 +98,7 @@ async def read_cold(
                 if want.segment is not log.active:
                     log.open_segments.touch(want.segment)
                 if want.size:
-                    content = await want.segment.read_cold(want.position, want.size)
-                    want.segment.unchecked_below = max(
-                        want.segment.unchecked_below, want.segment.size
-                    )
-                    want = plan.send(content)
+                    want = plan.send(await take(*want))
                 else:
                     await log.load_index(want.segment)
                     want = plan.send(b"")
@@ -122,6 +119,15 @@ async def read_cold(
     )
 
 
+async def take(segment: Segment, position: int, size: int) -> bytes:
+    """As `Segment.read_cold`; what the device does not give is Damaged."""
+    try:
+        return await segment.read_cold(position, size)
+    except ReadFault as fault:
+        reason = f"it cannot be read: {fault.reason}"
+        raise Damaged(segment, position, reason, size) from fault
+
+
 async def survey_met(log: PartitionLog, met: Damaged) -> None:
     """Afterwards the damage is known, and what met it begins again with that. Raises Refusal when
     the disk does not say.
@@ -129,7 +135,7 @@ async def survey_met(log: PartitionLog, met: Damaged) -> None:
     if met.segment not in log.segments or log.offline_reason:  # closed: its files may be going
         return
     try:
-        await survey(log, met.segment, met.position)
+        await survey(log, met.segment, met.position, met.size)
     except (DiskFault, FileNotFoundError) as fault:
         if met.segment in log.segments:
             raise refused(log, fault) from fault

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.errors import ErrorCode, Refusal
 from broker.log.damage import Damaged, DamagedRange
-from broker.log.driving import READ_ATTEMPTS_MAX, refused, survey_met
+from broker.log.driving import READ_ATTEMPTS_MAX, refused, survey_met, take
 from broker.log.segment import Segment
 from broker.log.survey import Extent, extent_of
 from broker.log.turns import OthersFirst
@@ -216,7 +216,8 @@ async def _greatest_in_segment(
     index, (low, end) = segment.index, bounds
     position = index.floor_offset(low)[1]
     latest: tuple[BatchHeader, int] | None = None
-    if low <= segment.base_offset:  # all before the last entry may be read, and is summed up there
+    if low <= segment.base_offset and not segment.damaged:
+        # all before the last entry may be read, and is summed up there
         position = index.floor_offset(end)[1]
         latest = await _first_promise(log, segment, index.max_timestamp_before(position), end)
     cut: list[tuple[BatchHeader, int]] = []
@@ -287,26 +288,24 @@ async def _batches(
         return
     assert segment.index is not None, "the index is loaded"
     extent = extent_of(log, segment)
-    size = segment.size
     offset = segment.index.floor_position(position)[0]
-    while position < size:
+    while position < extent.size:
         known = _damage_at(segment, position)
         if known is not None:
             position, offset = known.end_position, known.end_offset
             continue
-        content = await segment.read_cold(position, min(SLICE_BYTES, size - position))
+        ahead = [found.position for found in segment.damaged if found.position > position]
+        size = min(extent.size, *ahead, position + SLICE_BYTES) - position
+        content = await take(segment, position, size)
         place = 0
         while len(content) - place >= HEADER_BYTES:
-            if segment.damaged and _damage_at(segment, position + place) is not None:
-                break
             header = read_header(content, place)
             if header.magic != MAGIC or header.size < HEADER_BYTES:
                 raise Damaged(segment, position + place, "no batch begins here")
-            if position + place < segment.unchecked_below:
-                if place and header.size > len(content) - place:
-                    break
-                _check_offsets(segment, position + place, header, offset, extent)
-                await _check(segment, content, place, position, header.size)
+            if place and header.size > len(content) - place:
+                break
+            _check_offsets(segment, position + place, header, offset, extent)
+            await _check(segment, content, place, position, header.size)
             if header.base_offset >= end:
                 return
             yield header, position + place
@@ -336,7 +335,7 @@ async def _check(
     """
     batch: Buffer = memoryview(content)[place : place + batch_size]
     if len(batch) < batch_size <= segment.size - position - place:
-        batch = await segment.read_cold(position + place, batch_size)
+        batch = await take(segment, position + place, batch_size)
     if not is_intact(batch):
         raise Damaged(segment, position + place, "no intact batch begins here")
 
@@ -356,8 +355,8 @@ async def _ask(
     bounds: tuple[int, int],
     worker: Worker | None,
 ) -> TimestampedOffset | None:
-    batch = await segment.read_cold(position, header.size)
-    if position < segment.unchecked_below and not is_intact(batch):
+    batch = await take(segment, position, header.size)
+    if not is_intact(batch):
         raise Damaged(segment, position, "no intact batch begins here")
     if worker is None or (
         header.size <= OPEN_HERE_BYTES_MAX and not header.attributes & CODEC_MASK

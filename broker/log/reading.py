@@ -185,6 +185,8 @@ def _locate(
     budget = max(max_bytes, HEADER_BYTES) + (0 if is_checked or found is not None else WALK_BYTES)
     while position < size:
         chunk = memoryview((yield Want(segment, position, min(budget, size - position))))
+        if not is_checked and position < segment.unchecked_below:  # it came from the device
+            return (yield from _locate(reach, cache, segment, bounds, offset, max_bytes))
         place = 0
         while len(chunk) - place >= HEADER_BYTES:
             _, last_offset, length = batch_at(segment, chunk, place, position)

@@ -4,10 +4,11 @@ Not here: appending, reading. After a clean stop nothing is scanned: the newest 
 the end. Otherwise the log is scanned from that snapshot (which was taken after a sync) to the first
 byte that is not a batch. Below the end that is known to have been synced (`synced_ends`) this is
 damage: it is named, and all behind it stays. Beyond it is a torn tail, which is cut off; what was
-valid there is kept aside as `*.damaged`. The tail is synced before it is read, and after a failed
-sync it is written anew: the system counts it as written although the device has not got it. Without
-any snapshot everything is scanned, and segments behind a damaged one are kept: they had been rolled
-over.
+valid there is kept aside as `*.damaged`. What the device does not give is damage below that end;
+beyond it nothing is cut for it: the log is not opened. The tail is synced before it is read, and
+after a failed sync it is written anew: the system counts it as written although the device has not
+got it. Without any snapshot everything is scanned, and segments behind a damaged one are kept: they
+had been rolled over.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from broker.log.epoch_watch import EpochWatch
 from broker.log.epochs import LeaderEpochs, decode_epochs
 from broker.log.index import SegmentIndex, Times
 from broker.log.producers import ProducerBatch, ProducerStates, last_sequence_of
+from broker.log.salvage import Salvage
 from broker.log.scan import ScanEnd, has_batch_behind, scan
 from broker.log.segment import Segment, read_indexes
 from broker.log.snapshot import Snapshot, decode_snapshot
@@ -180,14 +182,14 @@ class _Recovery:
             segment, self.interval, self.now_wall_ms, found.producers, found.epochs
         )
         end = ScanEnd(position, next_offset, None)
-        extent = self._synced_part(place)
+        extent, salvage = self._synced_part(place), Salvage(segment)
         while end.position < extent.size:
             end = await scan(
-                segment, *end[:2], visitor.visit, end=extent.size, is_gapless=self.is_trusted
+                salvage, *end[:2], visitor.visit, end=extent.size, is_gapless=self.is_trusted
             )
             if end.reason is None:
                 break
-            broken = await measure(segment, end.position, end.next_offset, end.reason, extent)
+            broken = await measure(salvage, end.position, end.next_offset, end.reason, extent)
             self._note(segment, broken)
             end = ScanEnd(broken.end_position, broken.end_offset, None)
         end = await scan(segment, *end[:2], visitor.visit, is_gapless=self.is_trusted)
@@ -195,9 +197,9 @@ class _Recovery:
         for broken in visitor.watch.broken:
             self._note(segment, broken)
         found.scanned_bytes += end.position - position
-        segment.unchecked_below = position
         if end.reason is not None:
             await self._cut(segment, end.position, end.next_offset, end.reason)
+        segment.unchecked_below = position
         if not is_last:
             if end.position > position or end.reason is not None:
                 await segment.write_index(segment.encode_index_files())

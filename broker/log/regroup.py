@@ -210,6 +210,7 @@ class Group:
             raise DiskFault(
                 self._path, f"the compacted segment is damaged at byte {end.position}: {end.reason}"
             )
+        merged.unchecked_below = 0  # all of it was checked just now
         times = self._append_times
         return visitor.index, Times(times.first, times.last, visitor.max_timestamp)
 

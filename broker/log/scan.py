@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
-from broker.log.segment import Segment
 from broker.model import INT64_MAX
 from broker.records.batch import (
     HEADER_BYTES,
@@ -41,6 +40,17 @@ _MAYBE_BATCH: Final = re.compile(rb"(?=\x00\x00.{6}[\x00-\x0f].{7}\x02.{4}\x00)"
 """A base offset below 2^48, a batch length below 2^28, magic 2, the attributes' upper byte zero."""
 
 
+class Readable(Protocol):
+    """What is walked: a `Segment`, or a `Salvage` of one."""
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+
+    async def read_cold(self, position: int, size: int) -> bytes:
+        """At most `size` bytes, fewer only at the end of the file."""
+
+
 class ScanEnd(NamedTuple):
     """Where the walk ended. `reason` is None at the end of the file, else what is wrong at
     `position`.
@@ -52,7 +62,7 @@ class ScanEnd(NamedTuple):
 
 
 async def scan(
-    segment: Segment,
+    segment: Readable,
     position: int,
     next_offset: int,
     visit: Callable[[BatchHeader, int], None],
@@ -86,7 +96,7 @@ async def scan(
     return ScanEnd(position, next_offset, None)
 
 
-async def has_batch_behind(segment: Segment, position: int) -> bool:
+async def has_batch_behind(segment: Readable, position: int) -> bool:
     """True when a whole batch with a good CRC begins somewhere behind `position`: the damage is not
     a torn tail.
     """
@@ -95,7 +105,7 @@ async def has_batch_behind(segment: Segment, position: int) -> bool:
 
 
 async def find_batch(
-    segment: Segment, position: int, end: int, lowest: int, end_offset: int
+    segment: Readable, position: int, end: int, lowest: int, end_offset: int
 ) -> tuple[int, int] | None:
     """(position, base offset) of the first intact batch that begins in [position, end) with offsets
     in [lowest, end_offset); None when there is none, or when too much looks like one.
@@ -118,7 +128,7 @@ async def find_batch(
 
 
 async def intact_batch_at(
-    segment: Segment, position: int, lowest: int, end_offset: int
+    segment: Readable, position: int, lowest: int, end_offset: int
 ) -> BatchHeader | None:
     """The header of the intact batch that begins at `position`, with offsets in [lowest,
     end_offset); None when there is none.

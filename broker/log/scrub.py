@@ -82,6 +82,7 @@ async def scrub(
     is_gapless = log.reach().is_gapless
     position, offset = 0, segment.base_offset
     end = _end_of(log, segment)
+    segment.doubt(end)  # for a moment the worker's reads bring it into memory
     is_whole = segment is not log.active and segment not in log.checkpoints.unsynced_closed
     while position < end and segment in log.segments:
         known = next((r for r in segment.damaged if r.end_position > position), None)
@@ -97,7 +98,7 @@ async def scrub(
         position, offset = checked.position, checked.next_offset
         if not checked.reason or segment not in log.segments:
             continue
-        found = await survey(log, segment, position)
+        found = await survey(log, segment, position, min(SLICE_BYTES, stop - position))
         if found is None:
             return  # the file was exchanged under the worker's eyes: another round sees the new one
         position, offset = max(found.end_position, position), max(found.end_offset, offset)

@@ -40,8 +40,8 @@ class Segment:
     `index` may be None.
 
     Reads below `unchecked_below` check every batch: those bytes are not known to be what this
-    process appended or checked, because they were there before it, or because the device was read
-    meanwhile. `damaged` ranges ascend.
+    process appended or checked, because they were there before it, or because the device may have
+    been read meanwhile. `damaged` ranges ascend.
     """
 
     __slots__ = (
@@ -153,13 +153,20 @@ class Segment:
         self.close_file()
 
     async def read_cold(self, position: int, size: int) -> bytes:
-        """`DiskFile.read_cold` that keeps the descriptor open meanwhile."""
+        """`DiskFile.read_cold` that keeps the descriptor open meanwhile. What it brings into memory
+        may differ from what was appended, and others may read it before this returns.
+        """
         file = self.file()
+        self.doubt(self.size)
         self.users += 1
         try:
             return await file.read_cold(position, size)
         finally:
             self._leave()
+
+    def doubt(self, end_position: int) -> None:
+        """What lies below may come from the device from now on."""
+        self.unchecked_below = max(self.unchecked_below, end_position)
 
     async def seal(self) -> None:
         """`DiskFile.seal` that keeps the descriptor open meanwhile; nothing to do without one."""

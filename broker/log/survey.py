@@ -2,8 +2,8 @@
 
 Not here: serving (`reading`), the nouns (`damage`). A range begins behind the last intact batch and
 ends where the next one begins: where the broken batch's own length leads, else at the first place
-that holds an intact batch whose offsets fit between its neighbours'. What was found is written
-down, so that a restart knows it.
+that holds an intact batch whose offsets fit between its neighbours'. What the device does not give
+is no intact batch (`salvage`). What was found is written down, so that a restart knows it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker.log import names
 from broker.log.damage import DamagedRange, decode_ranges, encode_ranges, merged
 from broker.log.epochs import NO_EPOCH
+from broker.log.salvage import Salvage
 from broker.log.scan import ScanEnd, find_batch, intact_batch_at, scan
 from broker.log.segment import Segment
 from broker.ports import Disk, DiskFault, DiskFull
@@ -34,9 +35,11 @@ class Extent(NamedTuple):
     is_gapless: bool
 
 
-async def survey(log: PartitionLog, segment: Segment, position: int) -> DamagedRange | None:
-    """The damaged range at or next behind byte `position` of a segment of the log, noted and
-    written down; None when the bytes there are intact after all. Raises DiskFault.
+async def survey(
+    log: PartitionLog, segment: Segment, position: int, size: int = 0
+) -> DamagedRange | None:
+    """The first damaged range around the `size` bytes from `position` on of a segment of the log,
+    noted and written down; None when they are intact after all. Raises DiskFault.
     """
     await log.load_index(segment)
     if segment not in log.segments:
@@ -47,10 +50,10 @@ async def survey(log: PartitionLog, segment: Segment, position: int) -> DamagedR
     for known in segment.damaged:
         if known.end_position > start and known.position <= position:
             offset, start = known.end_offset, known.end_position
-    following = [place for place in segment.index.positions if place > max(start, position)]
-    limit = min([*following[:1], extent.size])
-    epochs = _EpochCheck(log)
-    end = await scan(segment, start, offset, epochs.visit, end=limit, is_gapless=extent.is_gapless)
+    least = max(start + 1, position + max(size, 1))
+    limit = min([extent.size, *(place for place in segment.index.positions if place >= least)])
+    epochs, salvage = _EpochCheck(log), Salvage(segment)
+    end = await scan(salvage, start, offset, epochs.visit, end=limit, is_gapless=extent.is_gapless)
     if epochs.mismatch is not None:
         end = epochs.mismatch
     elif end.reason is None and end.position == extent.size and extent.is_gapless:
@@ -58,7 +61,7 @@ async def survey(log: PartitionLog, segment: Segment, position: int) -> DamagedR
         end = end._replace(reason=lost if end.next_offset < extent.end_offset else None)
     if end.reason is None:
         return None
-    found = await measure(segment, end.position, end.next_offset, end.reason, extent)
+    found = await measure(salvage, end.position, end.next_offset, end.reason, extent)
     await note(log, segment, found)
     return found
 
@@ -95,11 +98,14 @@ class _EpochCheck:
 
 
 async def measure(
-    segment: Segment, position: int, offset: int, reason: str, extent: Extent
+    salvage: Salvage, position: int, offset: int, reason: str, extent: Extent
 ) -> DamagedRange:
     """The range that begins at `position`, where the batch at `offset` is not intact."""
-    end_position, end_offset = await _next_intact(segment, position, offset, extent)
-    return DamagedRange(position, end_position, offset, end_offset, reason)
+    end_position, end_offset = await _next_intact(salvage, position, offset, extent)
+    lost = salvage.lost_within(position, end_position)
+    return DamagedRange(
+        position, end_position, offset, end_offset, reason if lost is None else lost.reason
+    )
 
 
 async def note(log: PartitionLog, segment: Segment, found: DamagedRange) -> None:
@@ -181,34 +187,34 @@ async def scan_across(
 ) -> tuple[DamagedRange, ...]:
     """Walk a whole segment, over what is damaged: the ranges that were passed."""
     ranges: tuple[DamagedRange, ...] = ()
-    position, offset = 0, segment.base_offset
+    position, offset, salvage = 0, segment.base_offset, Salvage(segment)
     while position < extent.size:
         end = await scan(
-            segment, position, offset, visit, end=extent.size, is_gapless=extent.is_gapless
+            salvage, position, offset, visit, end=extent.size, is_gapless=extent.is_gapless
         )
         if end.reason is None:
             break
-        found = await measure(segment, end.position, end.next_offset, end.reason, extent)
+        found = await measure(salvage, end.position, end.next_offset, end.reason, extent)
         ranges = merged(ranges, found)
         position, offset = found.end_position, found.end_offset
     return ranges
 
 
 async def _next_intact(
-    segment: Segment, position: int, offset: int, extent: Extent
+    salvage: Salvage, position: int, offset: int, extent: Extent
 ) -> tuple[int, int]:
     """(position, offset) of the first intact batch behind the broken one at `position`, or the
     segment's end.
     """
     if position + HEADER_BYTES <= extent.size:
-        header = read_header(await segment.read_cold(position, HEADER_BYTES))
+        header = read_header(await salvage.read_cold(position, HEADER_BYTES))
         behind = position + header.size
         if header.magic == MAGIC and header.size >= HEADER_BYTES and behind <= extent.size:
             if behind == extent.size:
                 return behind, extent.end_offset
-            following = await intact_batch_at(segment, behind, offset, extent.end_offset)
+            following = await intact_batch_at(salvage, behind, offset, extent.end_offset)
             if following is not None:
                 return behind, following.base_offset
     at = position + 1
-    found = await find_batch(segment, at, extent.size, offset, extent.end_offset)
+    found = await find_batch(salvage, at, extent.size, offset, extent.end_offset)
     return found or (extent.size, extent.end_offset)

@@ -21,7 +21,16 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from broker.log.journal import NEW
-from broker.ports import Buffer, DiskFault, DiskFile, DiskFull, NewDirectory, NoDescriptor
+from broker.log.names import LOG, SYNC_FAILED
+from broker.ports import (
+    Buffer,
+    DiskFault,
+    DiskFile,
+    DiskFull,
+    NewDirectory,
+    NoDescriptor,
+    ReadFault,
+)
 from broker.runtime.descriptors import descriptor_limit
 from broker.runtime.directory_lock import DirectoryLock
 from broker.runtime.freeing import remove_tree_in_steps, unlink, unlink_in_steps
@@ -48,6 +57,7 @@ WARM_READ_BYTES: Final = 1 << 20
 
 _BLOCK_BYTES: Final = 512  # the unit of st_blocks
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_UNREADABLE: Final = frozenset({errno.EIO, errno.EBADMSG, getattr(errno, "EUCLEAN", errno.EIO)})
 _NO_NOWAIT: Final = frozenset({errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS})
 _OPEN_FLAGS: Final = os.O_RDWR | os.O_CLOEXEC
 T = TypeVar("T")
@@ -229,9 +239,10 @@ class SystemDisk:
         """
         self._may_sync_all = False
 
-    async def run_read(self, path: str, function: Callable[..., T], *arguments: object) -> T:
-        """A call of this module in a reader thread."""
-        return await self._run(self._readers, path, function, arguments)
+    async def run_read(self, function: Callable[..., T], *arguments: object) -> T:
+        """A call of this module in a reader thread. Raises OSError."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._readers, function, *arguments)
 
     async def run_write(self, path: str, function: Callable[..., T], *arguments: object) -> T:
         """A call of this module in a writer thread."""
@@ -250,7 +261,7 @@ class SystemDisk:
         try:
             return _read_nowait(descriptor, position, size, self.scratch)
         except OSError as error:
-            raise _fault(path, error) from error
+            raise _read_fault(path, error) from error
 
     async def _run(
         self,
@@ -284,7 +295,7 @@ class SystemFile:
         disk.note_device(found.st_dev)
         _read_what_is_asked(descriptor)
         self._users = SharedDescriptor(descriptor)
-        self._syncs = Syncs(_fdatasync, disk.note_failed_sync)
+        self._syncs = Syncs(_fdatasync, self._note_failed_sync)
         self._writeback = Writeback(disk.writeback, self._users.run, self._size)
         if found.st_blocks * _BLOCK_BYTES > self._size + AHEAD_BYTES // 2:
             self._trim()  # set aside by a process that was killed
@@ -330,7 +341,10 @@ class SystemFile:
 
     async def read_cold(self, position: int, size: int) -> bytes:
         await self._disk.let_syncs_pass()
-        return await self._disk.run_read(self._path, self._users.run(_read_all), position, size)
+        try:
+            return await self._disk.run_read(self._users.run(_read_all), position, size)
+        except OSError as error:
+            raise _read_fault(self._path, error) from error
 
     def truncate(self, size: int) -> None:
         with _mapped(self._path):
@@ -353,6 +367,15 @@ class SystemFile:
         except OSError as error:
             return _fault(self._path, error)
         return None
+
+    def _note_failed_sync(self) -> None:
+        """In the thread that met it: the round's other files may take long, and the next start
+        would not be told of a log by a process that was killed meanwhile.
+        """
+        self._disk.note_failed_sync()
+        if self._path.endswith(LOG):
+            with suppress(DiskFault):
+                self._disk.mark(f"{self._path.rpartition('/')[0]}/{SYNC_FAILED}")
 
     async def rewrite(self, position: int) -> None:
         self._disk.note_failed_sync()  # by an earlier process, or this one
@@ -413,6 +436,13 @@ def _fault(path: str, error: OSError) -> DiskFault:
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return NoDescriptor(path, f"{reason}: raise the limit on open files (ulimit -n)")
     return DiskFault(path, reason)
+
+
+def _read_fault(path: str, error: OSError) -> DiskFault:
+    """Of a read of an open file."""
+    if error.errno in _UNREADABLE:
+        return ReadFault(path, error.strerror or str(error))
+    return _fault(path, error)
 
 
 def _read_nowait(descriptor: int, position: int, size: int, view: memoryview) -> bytes | None:

@@ -87,7 +87,6 @@ class Cleaning:
                 partition=str(partition),
                 reason=log.uncleanable_reason,
             )
-        partition.report_damage()
 
     async def _step(self, size: int) -> None:
         """Before a cleaning goes on after so many bytes."""

@@ -2,7 +2,8 @@
 partition at a time.
 
 Rolls start when a write finds one due, wait for their turn, and go on beside everything else;
-retention and cleaning are two loops. A disk fault takes its partition offline and nothing else.
+retention and cleaning are two loops. A disk fault takes its partition offline and nothing else;
+what cannot be read is damage, which they leave as it is.
 """
 
 from __future__ import annotations
@@ -166,6 +167,7 @@ class Maintenance:
             partition.take_offline(str(fault))  # or it was deleted meanwhile
         except Exception as error:  # noqa: BLE001 - one partition's bug must not stop the others' maintenance
             _log.error("maintenance failed", partition=str(partition), exc_info=error)
+        partition.report_damage()
 
     def _make_room(self, fault: DiskFull) -> None:
         if isinstance(fault, NoDescriptor):

@@ -33,7 +33,8 @@ class Inode:
         """A sync of what is unsynced failed."""
         begin = min(len(self.synced), len(self.content))
         if self.content[:begin] != self.synced[:begin]:
-            begin = 0
+            pairs = zip(self.content, self.synced, strict=False)
+            begin = next(place for place, (now, then) in enumerate(pairs) if now != then)
         if begin < len(self.content):
             self.given_up.append((begin, len(self.content)))
 

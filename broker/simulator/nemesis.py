@@ -34,7 +34,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from broker.simulator.disk import ANY_POWER_CUT, LATENCY_S_MAX, PowerCut
+from broker.simulator.faults import ANY_POWER_CUT, LATENCY_S_MAX, PowerCut
 from broker.simulator.loop import Process
 from broker.simulator.rotting import Rot
 from broker.simulator.world import BrokerHost, World

@@ -12,7 +12,7 @@ from broker.metastore.memory import MemoryMetastore
 from broker.metastore.state import StoreState
 from broker.ports import Change, Condition, Delete, Entry, MetastoreFault, Put, WorkerFault
 from broker.runtime.ids import as_uuid4, is_printable_id
-from broker.simulator.disk import HostFaults
+from broker.simulator.faults import HostFaults
 from broker.simulator.loop import SimulatedLoop
 
 T = TypeVar("T")

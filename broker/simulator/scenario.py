@@ -19,7 +19,7 @@ from broker.simulator.bookkeeping import Bookkeeper, lag_of
 from broker.simulator.checker import OFFSETS_TOPIC, check
 from broker.simulator.consuming import Member
 from broker.simulator.delivering import Application
-from broker.simulator.disk import PowerCut
+from broker.simulator.faults import PowerCut
 from broker.simulator.history import History
 from broker.simulator.keeping import COMPACTED_TOPIC, CONFIGS, Follower, Keeper, read_keys
 from broker.simulator.loop import Process

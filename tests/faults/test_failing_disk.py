@@ -1,5 +1,5 @@
 """A disk that fails to write: that partition is refused and offline, the others go on, a restart
-brings back what was acknowledged.
+brings back what was acknowledged. One that fails to read: what it does not give is damage.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import pytest
 
 from broker.errors import ErrorCode
 from tests.faults.injection import failing
-from tests.faults.scrape import metric
+from tests.faults.scrape import metric, wait_for_metric
 from tests.support.broker_process import BrokerProcess
 from tests.support.file_systems import where_syncfs_is_used
 from tests.support.wire_client import WireClient
 
 WRITES = "pwrite64,pwritev,write"
+READS = "pread64,preadv,preadv2"
 RECORDS: list[tuple[bytes | None, bytes | None]] = [(b"k", b"v" * 100)]
 BIG: list[tuple[bytes | None, bytes | None]] = [(b"k", b"v" * 5_000)]
 
@@ -51,6 +52,39 @@ def test_an_input_output_error_takes_its_partition_offline_and_nothing_else(
         with WireClient(broker.kafka_port) as client:
             assert client.fetch("t", 0, partition=0).high_watermark == 1
             assert client.produce("t", RECORDS, partition=0).base_offset == 1
+
+
+@pytest.mark.apt("strace")
+def test_a_read_error_is_damage_until_it_can_be_read_again_and_takes_nothing_offline(
+    tmp_path: Path,
+) -> None:
+    label = {"topic": "t", "partition": "0"}
+    with BrokerProcess(tmp_path, {"hermes.scrub.bytes.per.second": 0}) as broker:
+        with WireClient(broker.kafka_port) as client:
+            client.create_topic("t", 2)
+            for partition in (0, 0, 0, 1):
+                client.produce("t", RECORDS, partition=partition)
+            (log,) = (broker.data / "topics" / "t" / "partition-00").glob("*.log")
+            with failing(broker, READS, path=log):
+                for offset in (0, 2, 0):
+                    refused = client.fetch("t", offset, partition=0)
+                    assert refused.error_code == ErrorCode.CORRUPT_MESSAGE
+                assert metric(broker, "hermes_damaged_ranges", **label) == 1
+                assert metric(broker, "hermes_damaged_offsets", **label) == 3
+                assert metric(broker, "hermes_disk_faults_total", kind="read") == 1
+                assert client.produce("t", RECORDS, partition=0).base_offset == 3
+                assert client.fetch("t", 0, partition=1).error_code == 0
+            assert metric(broker, "hermes_partition_offline", **label) is None
+            assert client.fetch("t", 0, partition=0).error_code == ErrorCode.CORRUPT_MESSAGE
+            assert client.fetch("t", 3, partition=0).error_code == 0
+        assert "it cannot be read: Input/output error" in broker.log_path.read_text()
+        broker.terminate()
+        broker.settings = {"hermes.scrub.interval.ms": 5_000}
+        broker.start()
+        wait_for_metric(broker, "hermes_scrub_rounds_total", 1)
+        assert metric(broker, "hermes_damaged_ranges", **label) is None
+        with WireClient(broker.kafka_port) as client:
+            assert client.fetch("t", 0, partition=0).error_code == 0
 
 
 @pytest.mark.apt("strace")

@@ -26,7 +26,8 @@ from broker.log.snapshot import decode_snapshot
 from broker.log.survey import damaged_ranges
 from broker.log.synced_ends import NOTHING_SYNCED, SyncedEnd
 from broker.records.iterate import Record
-from broker.simulator.disk import DiskImage, Kept, PowerCut, SimulatedDisk
+from broker.simulator.disk import DiskImage, SimulatedDisk
+from broker.simulator.faults import Kept, PowerCut
 from broker.simulator.inodes import Directory, Inode
 from broker.simulator.loop import SimulatedLoop
 from tests.log.world import DIRECTORY, FOREVER, NOW_MS, TOPIC_ID, append_keyed, read_from

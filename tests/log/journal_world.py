@@ -17,7 +17,7 @@ from broker.log.journal import (
     record_size,
     write_record,
 )
-from broker.simulator.disk import Kept, PowerCut
+from broker.simulator.faults import Kept, PowerCut
 from tests.log.world import (
     DIRECTORY,
     TOPIC_ID,

@@ -343,6 +343,15 @@ async def test_merging_does_not_keep_old_records_from_being_deleted(disk: Faulty
 # --- damage
 
 
+async def test_what_a_cleaning_wrote_it_has_checked(disk: FaultyDisk) -> None:
+    """Nobody checks it again while it stays in memory; what the cleaning read may be checked."""
+    log = await create(disk, CONFIG)
+    await fill(log, 60)
+    assert (await log.clean(WORKER, NOW_MS)).is_changed
+    assert log.segments[0].unchecked_below == 0
+    await log.close()
+
+
 def flip(
     disk: FaultyDisk, log: PartitionLog, segment_number: int, position: int | None = None
 ) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -14,6 +15,8 @@ from broker.log.damage import DamagedRange, decode_ranges, encode_ranges, merged
 from broker.log.partition_log import PartitionLog
 from broker.log.reading import ReadResult
 from broker.log.survey import damaged_ranges
+from broker.log.window import Boundary
+from broker.records.batch import read_header
 from broker.records.iterate import iterate_batches, iterate_records
 from tests.log.world import (
     DIRECTORY,
@@ -21,7 +24,9 @@ from tests.log.world import (
     NOW_MS,
     SMALL,
     FaultyDisk,
+    InlineWorker,
     append,
+    append_keyed,
     append_rolling,
     create,
     numbers,
@@ -32,15 +37,17 @@ from tests.log.world import (
 FIRST_LOG = f"{DIRECTORY}/{0:020d}.log"
 WHOLE = LogConfig(index_interval_bytes=200)
 COUNT = 8
+LAST_OFFSET_DELTA = 23
+"""Where a batch's header has it."""
 
 
-async def consume(log: PartitionLog) -> tuple[dict[int, str], list[int]]:
+async def consume(log: PartitionLog, max_bytes: int = 200) -> tuple[dict[int, str], list[int]]:
     """As a consumer that seeks on after each refusal: (values by offset, offsets refused)."""
     found: dict[int, str] = {}
     refused: list[int] = []
     offset = log.log_start_offset
     while offset < log.written_end_offset:
-        read = await read_or_refusal(log, offset)
+        read = await read_or_refusal(log, offset, max_bytes)
         if isinstance(read, Refusal):
             assert read.code == ErrorCode.CORRUPT_MESSAGE, read
             behind = next(r.end_offset for r in damaged_ranges(log) if r.end_offset > offset)
@@ -56,11 +63,13 @@ async def consume(log: PartitionLog) -> tuple[dict[int, str], list[int]]:
     return found, refused
 
 
-async def read_or_refusal(log: PartitionLog, offset: int) -> ReadResult | Refusal:
+async def read_or_refusal(
+    log: PartitionLog, offset: int, max_bytes: int = 200
+) -> ReadResult | Refusal:
     try:
-        read = log.read(offset, 200, FOREVER, at_least_one=True)
+        read = log.read(offset, max_bytes, FOREVER, at_least_one=True)
         if read is None:
-            read = await log.read_cold(offset, 200, FOREVER, at_least_one=True)
+            read = await log.read_cold(offset, max_bytes, FOREVER, at_least_one=True)
     except Refusal as refusal:
         return refusal
     return read
@@ -165,6 +174,51 @@ async def test_what_the_device_gives_back_is_checked_also_without_a_restart(
     await log.close()
 
 
+async def by_time(log: PartitionLog) -> None:
+    assert await log.offset_for_timestamp(NOW_MS, FOREVER) == (0, NOW_MS, 0)
+
+
+async def for_the_delivery_window(log: PartitionLog) -> None:
+    assert await Boundary(0).advance_cold(log, FOREVER, NOW_MS)
+
+
+@pytest.mark.parametrize("look", [by_time, for_the_delivery_window])
+async def test_what_others_than_fetches_had_the_device_give_back_is_checked(
+    disk: FaultyDisk, look: Callable[[PartitionLog], Awaitable[None]]
+) -> None:
+    log = await create(disk, WHOLE)
+    for number in range(COUNT):
+        append(log, f"v{number}")
+    size = log.log_size()
+    flip(disk.root / FIRST_LOG, size // 2)
+    await look(log)
+    found, refused = await consume(log)
+    assert len(refused) == 1
+    assert sorted([*found, *refused]) == list(range(COUNT))
+    append(log, "v8")
+    assert log.active.unchecked_below == size, "what is appended now is not in doubt"
+    await log.close()
+
+
+async def test_no_batch_of_a_compacted_log_is_passed_over_by_the_first_read_of_the_device(
+    disk: FaultyDisk,
+) -> None:
+    """Its header decides whether it is what is looked for, and nobody would miss its offset."""
+    log = await create(disk, replace(WHOLE, cleanup_policy=frozenset({"compact"})))
+    for number in range(COUNT):
+        append_keyed(log, (f"k{number % 6}", f"v{number}"))
+    await log.roll(NOW_MS)
+    assert (await log.clean(InlineWorker(), NOW_MS)).is_changed
+    path = disk.root / log.segments[0].path()
+    first, second = list(iterate_batches(path.read_bytes()))[:2]
+    flip(path, len(first) + LAST_OFFSET_DELTA, 0x80)
+    disk.is_cold = True
+    refused = await read_or_refusal(log, read_header(second).base_offset)
+    assert isinstance(refused, Refusal)
+    assert refused.code == ErrorCode.CORRUPT_MESSAGE
+    await log.close()
+
+
 async def test_own_appends_are_read_without_a_check(disk: FaultyDisk) -> None:
     """What was checked when it arrived is in the page cache: the tail costs nothing."""
     log = await create(disk)
@@ -175,6 +229,21 @@ async def test_own_appends_are_read_without_a_check(disk: FaultyDisk) -> None:
     await log.close()
     log = await reopen(disk)
     assert all(segment.unchecked_below >= segment.size for segment in log.segments)
+    await log.close()
+
+
+async def test_what_a_start_has_scanned_is_read_without_a_check_also_where_it_cut(
+    disk: FaultyDisk,
+) -> None:
+    log = await create(disk, WHOLE)
+    for number in range(COUNT):
+        append(log, f"v{number}")
+    await log.close(is_clean=False)
+    with (disk.root / FIRST_LOG).open("ab") as file:
+        file.write(b"torn" * 50)
+    log = await reopen(disk, WHOLE)
+    assert log.active.unchecked_below == 0
+    assert await values(log) == numbers(COUNT)
     await log.close()
 
 

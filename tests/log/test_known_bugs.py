@@ -12,7 +12,8 @@ from broker.log.partition_log import PartitionLog
 from broker.model import INT32_MAX
 from broker.records.batch import read_header, seal
 from broker.records.build import build_batch
-from broker.simulator.disk import DiskImage, Kept, PowerCut, SimulatedDisk
+from broker.simulator.disk import DiskImage, SimulatedDisk
+from broker.simulator.faults import Kept, PowerCut
 from broker.simulator.loop import SimulatedLoop
 from tests.log.world import (
     DIRECTORY,

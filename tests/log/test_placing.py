@@ -14,7 +14,8 @@ from broker.log.partition_file import PartitionIdentity
 from broker.log.partition_log import PartitionLog
 from broker.log.placing import new_log, place_logs, remove_unfinished
 from broker.ports import ASIDE, Disk, DiskFault, NewDirectory
-from broker.simulator.disk import DiskImage, Kept, PowerCut, SimulatedDisk
+from broker.simulator.disk import DiskImage, SimulatedDisk
+from broker.simulator.faults import Kept, PowerCut
 from broker.simulator.loop import SimulatedLoop
 from tests.log.world import NOW_MS, SMALL, TOPIC_ID, FaultyDisk, append, read_from
 

@@ -14,6 +14,7 @@ from broker.log.names import DAMAGE_FILE
 from broker.log.partition_log import PartitionLog
 from broker.log.scrub import SLICE_BYTES, check, scrub
 from broker.log.survey import damaged_ranges, note
+from broker.ports import WorkerFault
 from broker.runtime.worker import ProcessWorker
 from tests.log.test_damage import FIRST_LOG, WHOLE, consume, flip
 from tests.log.world import (
@@ -33,6 +34,10 @@ from tests.log.world import (
 )
 
 COMPACTED = replace(SMALL, cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.01)
+
+
+async def _no_pace(_size: int) -> None:
+    """Never waits."""
 
 
 async def scrub_all(log: PartitionLog) -> int:
@@ -99,6 +104,28 @@ async def test_it_finds_what_consumers_would_meet_and_no_more(disk: FaultyDisk, 
     await log.close()
 
 
+async def test_what_the_scrub_has_the_device_give_back_is_checked_by_who_reads_it_meanwhile(
+    disk: FaultyDisk,
+) -> None:
+    log = await create(disk, WHOLE)
+    for number in range(8):
+        append(log, f"v{number}")
+    await log.checkpoint()
+    size = log.log_size()
+
+    class Meanwhile(InlineWorker):
+        async def call(self, function, *arguments):  # type: ignore[no-untyped-def]
+            flip(disk.root / FIRST_LOG, size // 2)
+            assert len((await consume(log))[1]) == 1
+            raise WorkerFault
+
+    with pytest.raises(WorkerFault):
+        await scrub(log, log.active, Meanwhile(), _no_pace)
+    append(log, "v8")
+    assert log.active.unchecked_below == size, "what is appended now is not in doubt"
+    await log.close()
+
+
 async def test_what_was_restored_is_served_again(disk: FaultyDisk) -> None:
     log = await create(disk, WHOLE)
     for number in range(8):
@@ -142,12 +169,9 @@ async def test_a_segment_that_is_compacted_under_the_scrub_is_no_damage(disk: Fa
                 assert (await log.clean(InlineWorker(), NOW_MS)).is_changed
             return await super().call(function, *arguments)
 
-    async def pace(_size: int) -> None:
-        """Never waits."""
-
     worker = CleaningWorker()
     for segment in list(log.segments):
-        await scrub(log, segment, worker, pace)
+        await scrub(log, segment, worker, _no_pace)
     assert is_cleaned
     assert damaged_ranges(log) == []
     assert log.damage == []

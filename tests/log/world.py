@@ -5,14 +5,16 @@ everything back.
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from broker.errors import Refusal
 from broker.log.config import LogConfig
 from broker.log.partition_log import PartitionLog
+from broker.log.salvage import PAGE_BYTES
 from broker.model import AppendResult
-from broker.ports import Buffer, DiskFault, DiskFull
+from broker.ports import Buffer, DiskFault, DiskFull, ReadFault
 from broker.records.build import NewRecord, build_batch
 from broker.records.iterate import Record, iterate_batches, iterate_records
 from broker.runtime.disk import SystemDisk, SystemFile
@@ -36,7 +38,8 @@ class FaultyDisk(SystemDisk):
     """The real disk; `fail_append` makes the next append write that many bytes and then fail;
     `replace_gate` holds snapshots back until it is set, `held_count` of them so far; `at_names` is
     called before each sync of a directory and may raise; there is no room for new names that
-    contain `full_for`.
+    contain `full_for`. The device does not give the pages of `unreadable` (bytes of the file whose
+    path ends so), which failed `fault_count` reads so far.
     """
 
     fail_append: tuple[int, type[DiskFault]] | None = None
@@ -49,11 +52,24 @@ class FaultyDisk(SystemDisk):
     fail_truncate = False
     is_cold = False
     read_count = 0
+    unreadable: tuple[str, range] = ("none", range(0))
+    fault_count = 0
 
     def open(self, path: str) -> FaultyFile:
         file = super().open(path)
         file.__class__ = FaultyFile
         return file  # type: ignore[return-value]
+
+    def reader(self, path: str) -> Any:
+        return FaultyReader(self, path) if self.unreadable[1] else super().reader(path)
+
+    def fails(self, path: str, position: int, size: int) -> bool:
+        name, lost = self.unreadable
+        end = position + size + -(position + size) % PAGE_BYTES
+        position -= position % PAGE_BYTES
+        is_lost = path.endswith(name) and position < lost.stop and lost.start < end
+        self.fault_count += is_lost
+        return is_lost
 
     async def replace_file(self, path: str, content: bytes) -> None:
         if self.fail_replace is not None:
@@ -100,13 +116,34 @@ class FaultyFile(SystemFile):
     def read(self, position: int, size: int) -> bytes | None:
         disk: Any = self._disk
         disk.read_count += 1
-        return None if disk.is_cold else super().read(position, size)
+        if disk.is_cold or disk.fails(self.path, position, size):
+            return None
+        return super().read(position, size)
+
+    async def read_cold(self, position: int, size: int) -> bytes:
+        disk: Any = self._disk
+        if disk.fails(self.path, position, size):
+            raise ReadFault(self.path, "injected")
+        return await super().read_cold(position, size)
 
     def truncate(self, size: int) -> None:
         disk: Any = self._disk
         if disk.fail_truncate:
             raise DiskFault(self.path, "injected")
         super().truncate(size)
+
+
+class FaultyReader:
+    """Implements `ports.OutsideReader` on FaultyDisk."""
+
+    def __init__(self, disk: FaultyDisk, path: str) -> None:
+        self._disk = disk
+        self._path = path
+
+    def read(self, position: int, size: int) -> bytes:
+        if self._disk.fails(self._path, position, size):
+            raise OSError(errno.EIO, "injected")
+        return SystemDisk.reader(self._disk, self._path).read(position, size)
 
 
 async def create(disk: SystemDisk, config: LogConfig = SMALL, now_ms: int = NOW_MS) -> PartitionLog:

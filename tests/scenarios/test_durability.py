@@ -16,7 +16,10 @@ from broker.log.names import SYNC_FAILED
 from broker.ports import DiskFault
 from broker.records.build import build_batch
 from broker.records.iterate import iterate_batches, iterate_records
-from broker.simulator.disk import DiskImage, Kept, PowerCut, SimulatedFile
+from broker.server.node import Broker
+from broker.server.syncing import DIRECT, DIRECT_FILES_MAX, JOURNAL, SETTLE, WHOLE
+from broker.simulator.disk import DiskImage, SimulatedFile
+from broker.simulator.faults import Kept, PowerCut
 from broker.simulator.inodes import Directory, Inode
 from broker.simulator.recycling import create_topic
 from broker.simulator.scenario import SETTINGS
@@ -43,6 +46,8 @@ PRODUCE_VERSION = 9
 EVERY_UNSYNCED_BYTE = PowerCut(lost_name_probability=1.0, kept=Kept.NOTHING)
 """The worst that a power cut may take."""
 SLOW_DEVICE_S = 2.0
+ROUNDS_BEFORE = 10
+"""Those that begin a journal, and then some in it."""
 QUIET = {"log.retention.check.interval.ms": 3_600_000, "hermes.log.dir.min.free.bytes": 0}
 """Nothing but what the test does finds out about the disk."""
 
@@ -70,8 +75,19 @@ class Site:
         self.host = host
         self.session = session
 
-    async def create(self, durability: str, topic: str = "t") -> None:
-        await create_topic(self.world, self.session, topic, 1, {"durability": durability})
+    @property
+    def broker(self) -> Broker:
+        """The one that serves."""
+        assert self.host.broker is not None
+        return self.host.broker
+
+    def rounds(self, way: str) -> float:
+        """Sync rounds of that way so far."""
+        return self.broker.metrics.sync_rounds_total.labels(way=way).value
+
+    async def create(self, durability: str, topic: str = "t", *, partitions: int = 1) -> None:
+        settings = {"durability": durability}
+        await create_topic(self.world, self.session, topic, partitions, settings)
 
     async def alter(self, durability: str) -> None:
         change = AlterableConfig(
@@ -83,24 +99,30 @@ class Site:
         assert answer.error_code == 0, answer.error_message
 
     async def produce(
-        self, acks: int, topic: str = "t", *, error: ErrorCode = ErrorCode.NONE, **options: int
+        self,
+        acks: int,
+        topic: str = "t",
+        *,
+        partitions: int = 1,
+        error: ErrorCode = ErrorCode.NONE,
+        **options: int,
     ) -> None:
-        """Returns with the answer; with acks=0 when the request is with the network."""
+        """A record for each partition. Returns with the answer; with acks=0 when the request is
+        with the network.
+        """
         batch = bytes(build_batch([(None, VALUE)], timestamp_ms=1_750_000_000_000, **options))
+        data = [PartitionProduceData(index=index, records=batch) for index in range(partitions)]
         request = ProduceRequest(
             acks=acks,
             timeout_ms=60_000,
-            topic_data=[
-                TopicProduceData(
-                    name=topic, partition_data=[PartitionProduceData(index=0, records=batch)]
-                )
-            ],
+            topic_data=[TopicProduceData(name=topic, partition_data=data)],
         )
         if acks == 0:
             await self.session.tell(request, PRODUCE_VERSION)
             return
         response = await self.session.ask(request, PRODUCE_VERSION, timeout_ms=60_000)
-        assert response.responses[0].partition_responses[0].error_code == error
+        answers = response.responses[0].partition_responses
+        assert [answer.error_code for answer in answers] == [error] * partitions
 
     async def read(self, *, max_wait_ms: int = 0) -> list[bytes]:
         """The values that a consumer gets; asks until the broker answers."""
@@ -345,19 +367,43 @@ def test_fsync_an_error_that_the_last_process_never_heard_of_needs_no_second_res
 
 
 @pytest.mark.parametrize("acks", [1, ALL])
-def test_replicated_topics_do_not_wait_for_a_sync_beside_them(acks: int) -> None:
+@pytest.mark.parametrize(
+    ("way", "partitions"),
+    [(DIRECT, 1), (WHOLE, DIRECT_FILES_MAX + 1), (SETTLE, 3), (SETTLE, DIRECT_FILES_MAX + 1)],
+)
+def test_replicated_topics_do_not_wait_for_a_sync_beside_them(
+    acks: int, way: str, partitions: int
+) -> None:
+    """Of a round's files, by `syncfs`, and of the files of a half of the journal, by either."""
+
     async def work(site: Site) -> None:
-        await site.create("fsync")
+        await site.until(lambda: site.broker.disk.has_sync_all)
+        await site.create("fsync", partitions=partitions)
         await site.create("replicated", "beside")
+        if way == SETTLE:
+            for _ in range(ROUNDS_BEFORE):
+                await site.produce(ALL, partitions=partitions)
+            assert site.rounds(JOURNAL) > 0
+        before = site.rounds(way)
+
+        def is_under_way() -> bool:
+            if way == SETTLE:
+                return bool(site.broker.journal.settling)
+            return place_of(site.host.image) == (True, False)
+
+        async def sync() -> None:
+            while site.rounds(way) == before:
+                await site.produce(ALL, partitions=partitions)
+
         site.slow_down()
-        async with asyncio.TaskGroup() as group:
-            syncing = group.create_task(site.produce(ALL))
-            await site.until(lambda: place_of(site.host.image).is_in_page_cache)
+        async with asyncio.timeout(300), asyncio.TaskGroup() as group:
+            group.create_task(sync())
+            await site.until(is_under_way)
             beside = Site(site.world, site.host, Session(site.session.node))
             began_s = site.world.loop.time()
             for _ in range(3):
                 await beside.produce(acks, "beside")
-            assert not syncing.done(), "the device is still busy"
+            assert is_under_way(), "the device is still busy"
             assert site.world.loop.time() - began_s < 0.1
 
     at_a_site(work)
@@ -392,8 +438,7 @@ def test_a_half_written_batch_that_cannot_be_cut_off_takes_the_partition_offline
         site.host.image.faults.is_full = True
         await site.produce(ALL, error=ErrorCode.KAFKA_STORAGE_ERROR)
         site.host.image.faults.is_full = False
-        assert site.host.broker is not None
-        partition = site.host.broker.partitions.get("t", 0)
+        partition = site.broker.partitions.get("t", 0)
         assert partition is not None
         assert partition.is_offline, "metrics and the console name it"
 

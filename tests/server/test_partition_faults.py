@@ -7,7 +7,7 @@ import pytest
 from broker.errors import ErrorCode, Refusal
 from broker.log.names import SYNC_FAILED
 from broker.server.partition import Partition
-from broker.simulator.disk import Kept, PowerCut
+from broker.simulator.faults import Kept, PowerCut
 from tests.server.group_world import TOPIC, Cluster, simulate
 
 RECORDS = [(b"k", b"v" * 50)]

@@ -127,6 +127,21 @@ def test_a_reader_meets_damage_before_the_scrub_does(tmp_path: Path) -> None:
         assert metric(broker, "hermes_scrubbed_bytes_total") == {"": 0.0}
 
 
+def test_what_retention_meets_is_told_although_nobody_reads(tmp_path: Path) -> None:
+    """It needs the age of a segment whose index is gone."""
+    off = {"hermes.scrub.bytes.per.second": 0, "log.retention.check.interval.ms": 300}
+    with BrokerProcess(tmp_path, off) as broker:
+        path = fill(broker)
+        broker.terminate()
+        first = sorted(path.parent.glob("*.log"))[0]
+        first.with_suffix(".idx").unlink()
+        spoil(first)
+        broker.start()
+        wait_for(lambda: 'kind="read"' in metric(broker, "hermes_disk_faults_total"))
+        assert list(metric(broker, "hermes_damaged_ranges").values()) == [1.0]
+        assert "records cannot be read" in broker.log_path.read_text()
+
+
 @pytest.mark.parametrize(
     "state",
     [ScrubState(), ScrubState(5, True, "ab" * 16, 3, 1 << 40, 77)],

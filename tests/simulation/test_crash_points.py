@@ -11,7 +11,8 @@ from broker.log.config import LogConfig
 from broker.log.partition_log import PartitionLog
 from broker.records.build import build_batch
 from broker.simulator.checker import check
-from broker.simulator.disk import DiskImage, Kept, PowerCut, SimulatedDisk
+from broker.simulator.disk import DiskImage, SimulatedDisk
+from broker.simulator.faults import Kept, PowerCut
 from broker.simulator.inodes import Directory
 from broker.simulator.producing import Lane, Target, obtain_producer_id
 from broker.simulator.reading import EARLIEST, LATEST, list_offset, read_all
