@@ -144,7 +144,7 @@ def _add_sizes(parser: argparse.ArgumentParser) -> None:
         "--series-max",
         type=positive_count,
         metavar="N",
-        help="where connections and partitions end",
+        help="where connections, partitions and open-segments end",
     )
     parser.add_argument(
         "--history-gb", type=positive_number, default=10, help="of catch-up (default: 10)"

@@ -21,8 +21,9 @@ LOAD_S_MAX: Final = 3_600.0
 class Options(NamedTuple):
     """`seconds` is how long a load runs; `partitions` how many partitions it writes to;
     `stall_seconds` how long a group stands still; `minutes` how long a soak is; `rate` its records
-    a second; `series_max` where a series of connections or partitions ends. `durability` and
-    `validation` are settings of the topics, None for the broker's defaults.
+    a second; `series_max` where a series of connections or partitions ends, and how many segments
+    there are. `durability` and `validation` are settings of the topics, None for the broker's
+    defaults.
     """
 
     seconds: float

@@ -11,6 +11,7 @@ from broker.bench.growth import connections, partitions
 from broker.bench.measure import Measure, Row
 from broker.bench.replay import catch_up
 from broker.bench.running import Options, Watch, load_cpu, run_load
+from broker.bench.segments import open_segments
 from broker.bench.stalled_group import stalled_group
 from broker.bench.steady import BROKER_FLAGS, hold, hold_100, soak
 from broker.bench.target import BenchFault, OwnBroker, Target
@@ -112,6 +113,12 @@ SCENARIOS: Final = (
     Scenario("stalled-group", "producer and two groups while a third stands still", stalled_group),
     Scenario(
         "open-partitions", "start with 1,000 partitions", open_partitions, needs_own_broker=True
+    ),
+    Scenario(
+        "open-segments",
+        "start with 1,000 closed segments, over one with none",
+        open_segments,
+        needs_own_broker=True,
     ),
     Scenario("gateway-put", "HTTP gateway: single puts for a core second", gateway_put),
     Scenario("gateway-batch", "HTTP gateway: puts of 500 for a core second", gateway_batch),

@@ -230,11 +230,11 @@ class OwnBroker(Target):
         pin_broker(self.pid)
         return self._process
 
-    def stop(self) -> None:
-        """SIGTERM, after 30 s SIGKILL."""
+    def stop(self, by: signal.Signals = signal.SIGTERM) -> None:
+        """By SIGTERM or another signal, after 30 s by SIGKILL."""
         if self._process is None:
             return
-        self._process.send_signal(signal.SIGTERM)
+        self._process.send_signal(by)
         try:
             self._process.wait(30)
         except subprocess.TimeoutExpired:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from broker.bench import segments
 from broker.bench.compare import main as compare
 from broker.bench.measure import Row
 from broker.bench.running import Options, run_raw
@@ -58,6 +60,18 @@ def test_a_cold_replay_is_proved_by_the_metrics_of_the_broker(tmp_path: object) 
     assert values["history"] == pytest.approx(0.02, rel=0.1)
     assert values["page cache hit ratio"] <= 10
     assert values["live P99 alone"] > 0
+
+
+def test_a_start_with_closed_segments_is_held_against_one_with_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segments, "RESTARTS", 1)
+    with OwnBroker(str(tmp_path)) as own:
+        row = run("open-segments", own)
+    assert row.measures[0].value == 20
+    shares = [measure for measure in row.measures if measure.unit == "%"]
+    assert [share.bound for share in shares] == [110, 110], "stopped, and killed"
+    assert min(share.value for share in shares) > 0
 
 
 def test_what_a_broker_refuses_is_no_throughput(

@@ -20,3 +20,6 @@ def test_no_promise_is_broken_by_fifty_losses_of_power(tmp_path: Path) -> None:
     assert verdict.findings == [], f"seed {seed}"
     assert verdict.counts["cuts"] == CUTS
     assert verdict.counts["records replayed from the journal"] > CUTS, "it was used"
+    assert verdict.counts["segments cleaned away"] > CUTS // 5
+    assert verdict.counts["cuts during a cleaning"] > CUTS // 10
+    assert verdict.counts["cuts during a swap"] > 0

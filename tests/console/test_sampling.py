@@ -19,6 +19,8 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from broker.client.blocking import BlockingClient
+from broker.model import TopicPartition as ModelPartition
 from tests.console.console_process import ROOT, ConsoleProcess
 from tests.support.broker_process import BrokerProcess
 
@@ -115,6 +117,32 @@ def test_lag_is_exact_and_an_outage_is_told_and_passes(
         broker.start()
         page = browser.wait_for(lambda page: page["trouble"] == "" and bool(page["groups"]))
         assert page["groups"][0]["lag"] == app["lag"]
+
+
+def test_lag_is_what_the_delivery_window_shows_beyond_the_commit(
+    broker: BrokerProcess, tmp_path: Path
+) -> None:
+    """Not what is expired below it, nor what is not due above it."""
+    settings = {"message.timestamp.type": "LogAppendTime", "delivery.ttl.ms": "1500"}
+    with (
+        BlockingClient(broker.bootstrap, timeout_ms=20_000) as client,
+        ConsoleProcess(tmp_path / "console", bootstrap=broker.bootstrap) as console,
+    ):
+        browser = Browser(console)
+
+        def wait_for_lag(lag: str) -> None:
+            browser.wait_for(lambda page: [row["lag"] for row in page["groups"]] == [lag])
+            assert f'data-lag-of="app">{lag}<' in browser.text("/clusters/local/groups/app/")
+
+        client.create_topic("rung", partition_count=1, replication_factor=1, configs=settings)
+        for _ in range(4):
+            client.produce("rung", b"old", partition=0)
+        client.set_committed_offsets("app", {ModelPartition("rung", 0): 1})
+        wait_for_lag("0")
+        settings = {"delivery.ttl.ms": "7200000", "delivery.delay.ms": "3600000"}
+        client.alter_topic_config("rung", settings)
+        client.produce("rung", b"new", partition=0)
+        wait_for_lag("3")
 
 
 def test_group_in_action_has_members_and_its_history_is_thinned(

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from broker.errors import RETRIABLE, ErrorCode
 from broker.records.iterate import iterate_batches, iterate_records
-from broker.simulator.history import FAIL, INFO, OK, History
+from broker.simulator.history import FAIL, INFO, OK, Event, History
 from broker.wire import api
 from broker.wire.messages.create_topics import (
     CreatableTopic,
@@ -81,6 +81,11 @@ class Ledger:
     def record(self, operation: str, **fields: Any) -> None:
         with self._guard:
             self.history.record(self._now_s(), operation, **fields)
+
+    def events(self) -> list[Event]:
+        """Of the history, so far."""
+        with self._guard:
+            return list(self.history.events)
 
     def count(self, what: str, number: int = 1) -> None:
         with self._guard:

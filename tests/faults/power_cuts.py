@@ -2,8 +2,8 @@
 judges what clients saw: `python -m tests.faults.power_cuts --cuts 50`.
 
 Each cut stops the file system without flushing its journal, kills the broker, and mounts again.
-Every fourth waits for a new segment whose records were acknowledged, every fifth hits the start
-after another one. Needs root.
+Every fourth waits for a new segment whose records were acknowledged, every third of the others for
+a cleaning that exchanges segments, every fifth hits the start after another one. Needs root.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 from random import Random
 from typing import Final, NamedTuple
 
+from broker.log.names import CLEANED, DELETED, SWAP
 from broker.simulator.checker import check
 from broker.wire import api
 from broker.wire.messages.metadata import MetadataRequest
@@ -34,6 +35,9 @@ from tests.faults.power_clients import (
     TopicMaker,
     read_everything,
 )
+from tests.faults.power_keeper import SETTINGS as KEYED_SETTINGS
+from tests.faults.power_keeper import TOPIC as KEYED_TOPIC
+from tests.faults.power_keeper import PowerKeeper
 from tests.faults.scrape import metric
 from tests.support.broker_process import BrokerProcess
 from tests.support.wire_client import WireClient
@@ -51,7 +55,10 @@ MEGABYTES: Final = 512
 BROKER_SETTINGS: Final[Mapping[str, object]] = {
     "offsets.topic.num.partitions": 1,
     "hermes.log.dir.min.free.bytes": 0,
+    "log.cleaner.backoff.ms": 100,
 }
+CLEANING: Final = (CLEANED, SWAP, DELETED)
+"""Files of these kinds are there while segments are exchanged, one kind after the other."""
 
 
 class Verdict(NamedTuple):
@@ -70,6 +77,9 @@ class PowerCuts:
         self._disk = Ext4Disk(directory, megabytes=MEGABYTES)
         self._broker = BrokerProcess(directory, BROKER_SETTINGS)
         self._broker.data = self._disk.path / "data"
+        self._keyed = self._broker.data / "topics" / KEYED_TOPIC / "partition-00"
+        self._segments = set[str]()
+        """Of the compacted topic, as last seen."""
 
     def run(self, cuts: int, history: Path | None = None) -> Verdict:
         """So many cuts, then everything is read and judged; the history goes to a file when one is
@@ -78,11 +88,13 @@ class PowerCuts:
         with self._disk, self._broker as broker:
             ledger = Ledger(broker.kafka_port)
             with WireClient(broker.kafka_port) as client:
-                named = {name.replace(".", "_"): value for name, value in self._settings.items()}
+                named = _underscored(self._settings)
                 client.create_topic("orders", PARTITIONS, **named)
                 client.create_topic("trimmed", **named)
+                client.create_topic(KEYED_TOPIC, **{**named, **_underscored(KEYED_SETTINGS)})
             maker = TopicMaker(ledger, "maker", self._settings)
-            customers = [*_customers(ledger), maker]
+            keeper = PowerKeeper(ledger)
+            customers = [*_customers(ledger), maker, keeper]
             for customer in customers:
                 customer.thread.start()
             try:
@@ -98,7 +110,7 @@ class PowerCuts:
             for customer in customers:
                 if not ledger.counts[f"by {customer.name}"]:
                     ledger.find(f"{customer.name} got nothing done: nothing is proved for it")
-            verdict = self._judge(ledger, maker)
+            verdict = self._judge(ledger, maker, keeper)
             if history is not None:
                 with history.open("w") as file:
                     ledger.history.write(file)
@@ -109,6 +121,8 @@ class PowerCuts:
         self._wait_for_records(ledger, ROUND_RECORDS)
         if number % 4 == 0:
             self._wait_for_a_roll(ledger)
+        elif number % 3 == 0:
+            self._wait_for_a_cleaning(ledger)
         else:
             time.sleep(self._random.uniform(*ROUND_S))
         self._cut(ledger)
@@ -124,6 +138,10 @@ class PowerCuts:
         ledger.is_dark.clear()
         self._disk.begin()
         ledger.count("cuts")
+        self._count_cleaned_away(ledger)
+        left = self._cleaning_files()
+        ledger.count("cuts during a cleaning", bool(left))
+        ledger.count("cuts during a swap", SWAP in left)
 
     def _stop(self, ledger: Ledger) -> None:
         ledger.is_dark.set()
@@ -161,7 +179,27 @@ class PowerCuts:
             time.sleep(0.002)
         self._wait_for_records(ledger, self._random.randint(1, 3))
 
-    def _judge(self, ledger: Ledger, maker: TopicMaker) -> Verdict:
+    def _wait_for_a_cleaning(self, ledger: Ledger) -> None:
+        """Until a cleaning has exchanged segments, and one is at some step of the next exchange."""
+        step = self._random.choice(CLEANING)
+        deadline = time.monotonic() + PROGRESS_S
+        is_cleaned = False
+        while not is_cleaned or step not in self._cleaning_files():
+            is_cleaned |= self._count_cleaned_away(ledger)
+            assert time.monotonic() < deadline, f"nothing was cleaned; {ledger.findings}"
+
+    def _cleaning_files(self) -> set[str]:
+        """Which kinds of CLEANING are there."""
+        return {path.suffix for path in self._keyed.iterdir()} & set(CLEANING)
+
+    def _count_cleaned_away(self, ledger: Ledger) -> bool:
+        """Whether segments of the compacted topic are gone since the last time."""
+        found = {path.name for path in self._keyed.glob("0*.log")}
+        gone, self._segments = self._segments - found, found
+        ledger.count("segments cleaned away", len(gone))
+        return bool(gone)
+
+    def _judge(self, ledger: Ledger, maker: TopicMaker, keeper: PowerKeeper) -> Verdict:
         with WireClient(self._broker.kafka_port, PROGRESS_S) as client:
             answer = client.call(api.METADATA, 9, MetadataRequest(topics=None))
             names = {topic.name for topic in answer.topics}
@@ -173,6 +211,7 @@ class PowerCuts:
             places += [("trimmed", 0), *((name, 0) for name in maker.made)]
             for place in places:
                 read_everything(ledger, client, *place)
+            keeper.read(client)
         broken = [f"{found.rule}: {found.evidence}" for found in check(ledger.history.events)]
         return Verdict([*ledger.findings, *broken], dict(ledger.counts))
 
@@ -189,6 +228,10 @@ def _customers(ledger: Ledger) -> Sequence[Customer]:
         PowerCommitter(ledger, "billing", "orders"),
         PowerTrimmer(ledger, "trimmer", "trimmed"),
     )
+
+
+def _underscored(settings: Mapping[str, str]) -> dict[str, str]:
+    return {name.replace(".", "_"): value for name, value in settings.items()}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

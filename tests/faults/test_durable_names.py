@@ -35,16 +35,22 @@ WAIT_S = 40
 
 
 class Life(NamedTuple):
-    """A broker's calls on its data directory, and when which step was done, as its client heard."""
+    """A broker's calls on its data directory, and when which step was done, as its client heard;
+    `acknowledged_s` is that of each record in orders-0.
+    """
 
     data: Path
     calls: list[Call]
     moments: dict[str, float]
+    acknowledged_s: list[float]
 
     def at(self, moment: str) -> Files:
         """The files as they were then."""
-        ended = [call for call in self.calls if call.end_s <= self.moments[moment]]
-        return Files().absorb(ended)
+        return self.files(self.moments[moment])
+
+    def files(self, at_s: float) -> Files:
+        """As they were at that time."""
+        return Files().absorb([call for call in self.calls if call.end_s <= at_s])
 
     def renames(self, suffix: str) -> list[Call]:
         """Renames to a name with that ending."""
@@ -67,9 +73,8 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> Life:
         moments["started"] = time.time()
         client.create_topic("orders", 2, segment_bytes="100000")
         moments["topic created"] = time.time()
-        count = produce_until_rolled(broker, client, "orders", 3)
-        moments["rolled"] = time.time()
-        delete_records(client, "orders", count - 20)
+        acknowledged_s = produce_until_rolled(broker, client, "orders", 3)
+        delete_records(client, "orders", len(acknowledged_s) - 20)
         moments["records deleted"] = time.time()
         wait_for(broker, "hermes_retention_deleted_segments_total", 2)
         moments["segments deleted"] = time.time()
@@ -82,7 +87,7 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> Life:
         assert client.produce("keyed", RECORDS).error_code == 0
         broker.terminate(timeout=WAIT_S)
         moments["stopped"] = time.time()
-    return Life(broker.data, read_calls(output, directory), moments)
+    return Life(broker.data, read_calls(output, directory), moments, acknowledged_s)
 
 
 def compact(broker: BrokerProcess, client: WireClient) -> None:
@@ -95,16 +100,16 @@ def compact(broker: BrokerProcess, client: WireClient) -> None:
 
 def produce_until_rolled(
     broker: BrokerProcess, client: WireClient, topic: str, rolled: float
-) -> int:
-    """How many records were stored until the broker had begun so many segments, in its life."""
+) -> list[float]:
+    """When each record was acknowledged, until so many segments were begun in the broker's life."""
     deadline = time.monotonic() + WAIT_S
-    count = 0
+    acknowledged_s: list[float] = []
     while (metric(broker, "hermes_segments_rolled_total") or 0) < rolled:
         assert time.monotonic() < deadline, f"fewer than {rolled} segments are rolled"
         for _ in range(50):
-            assert client.produce(topic, RECORDS).base_offset == count
-            count += 1
-    return count
+            assert client.produce(topic, RECORDS).base_offset == len(acknowledged_s)
+            acknowledged_s.append(time.time())
+    return acknowledged_s
 
 
 def wait_for(broker: BrokerProcess, name: str, least: float, **labels: str) -> None:
@@ -159,6 +164,19 @@ PROMISED = {
 def test_what_the_broker_says_is_done_keeps_its_names(life: Life, moment: str) -> None:
     pending = lasting(life.at(moment).names_not_durable())
     assert [path for path in pending if re.search(PROMISED[moment], path)] == []
+
+
+def test_a_new_segments_name_is_durable_before_anything_in_it_is_acknowledged(life: Life) -> None:
+    """KAFKA-3968. Its own checkpoint comes later, and would make the name durable, too."""
+    begun = [call.paths[-1] for call in life.renames(".log") if "/orders/" in call.paths[-1]]
+    first_s = {
+        path: life.acknowledged_s[int(Path(path).stem)]
+        for path in begun
+        if int(Path(path).stem) < len(life.acknowledged_s)
+    }
+    assert len(first_s) >= 2
+    for path, at_s in first_s.items():
+        assert path not in life.files(at_s).names_not_durable()
 
 
 def test_segments_make_way_for_a_compacted_one_only_when_its_name_is_durable(life: Life) -> None:

@@ -22,7 +22,7 @@ from broker.wire.messages.create_topics import (
 from tests.faults.power_clients import LATEST, list_offset
 from tests.faults.scrape import is_ready, metric, wait_for_metric
 from tests.support.broker_process import BrokerProcess
-from tests.support.wire_client import WireClient
+from tests.support.wire_client import WireClient, batch_of
 
 pytestmark = pytest.mark.apt("util-linux")
 
@@ -30,6 +30,10 @@ DESCRIPTORS = 128
 TOPICS = 30
 ROLLS = 3
 IDLE_CLIENTS = 200
+YEAR_MS = 365 * 86_400_000
+STRANGE_BATCHES = 600
+FEW = 2
+"""The journal, and whatever is open for a moment."""
 RECORDS: list[tuple[bytes | None, bytes | None]] = [(b"k", b"v" * 20_000)]
 WAIT_S = 60
 
@@ -164,6 +168,26 @@ def test_probes_are_answered_while_closed_segments_hold_the_last_descriptors(
         assert is_ready(broker)
         assert metric(broker, "hermes_offline_partitions") == 0
         assert client.fetch("orders", 0).error_code == ErrorCode.NONE
+
+
+def test_client_timestamps_take_no_descriptors(broker: BrokerProcess) -> None:
+    """KAFKA-4099: with times years apart each record got a segment of its own."""
+    now_ms = time.time_ns() // 1_000_000
+    strange_ms = (now_ms, now_ms - 10 * YEAR_MS, 0, now_ms + 10 * YEAR_MS, 2**62)
+    with WireClient(broker.kafka_port) as client:
+        client.create_topic("orders", message_timestamp_after_max_ms=str(2**62))
+        assert client.produce("orders", RECORDS).error_code == ErrorCode.NONE
+        time.sleep(0.5)  # what a start opens for a moment is closed
+        before = count_descriptors(broker.pid)
+        for _ in range(STRANGE_BATCHES):
+            for timestamp_ms in strange_ms:
+                batch = batch_of([(b"k", b"v")], timestamp_ms=timestamp_ms)
+                client.send_batch("orders", batch)
+            for _ in strange_ms:
+                answer = client.receive().responses[0].partition_responses[0]
+                assert answer.error_code == ErrorCode.NONE
+        assert count_descriptors(broker.pid) <= before + FEW
+        assert (metric(broker, "hermes_segments_rolled_total") or 0) == 0
 
 
 def lowest_free(pid: int) -> int:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import os
 import statistics
+import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Protocol
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -20,8 +25,11 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from broker.server.journal_rounds import ROUND_BYTES_MAX
+from tests.scenarios.window_admins import MAX_TIMESTAMPS
 from tests.scenarios.window_clients import READERS, OffsetOutOfRange, Seen, WindowReader, now_ms
-from tests.support.broker_process import BrokerProcess
+from tests.server.test_syncing import traced
+from tests.support.broker_process import ROOT, BrokerProcess
 
 PATIENCE_S = 60.0
 HOUR_MS = 3_600_000
@@ -29,6 +37,9 @@ TTL_MS = 5_000
 """Long enough for a busy machine to read what is not expired."""
 CLOCK_MS = 2
 """Between the stamp of a batch and the broker's look at the clock."""
+SLOW_SYNC_MS = 5_000
+WAKES = 20
+WAKE_MS_MAX = 50
 
 pytestmark = [
     pytest.mark.timeout(240),
@@ -54,10 +65,12 @@ def topic(request: pytest.FixtureRequest) -> str:
 
 
 class Open(Protocol):
-    """Opens a reader of the test's client; `start` None begins at the group's commit."""
+    """Opens a reader of the test's client, `of` another topic than the test's if it is named;
+    `start` None begins at the group's commit.
+    """
 
     def __call__(
-        self, start: int | None = 0, *, min_bytes: int = 1, wait_ms: int = 500
+        self, start: int | None = 0, *, of: str = "", min_bytes: int = 1, wait_ms: int = 500
     ) -> WindowReader: ...
 
 
@@ -66,10 +79,10 @@ def reader_of(request: pytest.FixtureRequest, broker: BrokerProcess, topic: str)
     opened: list[WindowReader] = []
 
     def open_reader(
-        start: int | None = 0, *, min_bytes: int = 1, wait_ms: int = 500
+        start: int | None = 0, *, of: str = "", min_bytes: int = 1, wait_ms: int = 500
     ) -> WindowReader:
-        make = READERS[request.param]
-        reader = make(broker.bootstrap, topic, f"{topic}-group", start, min_bytes, wait_ms)
+        make, name = READERS[request.param], of or topic
+        reader = make(broker.bootstrap, name, f"{name}-group", start, min_bytes, wait_ms)
         opened.append(reader)
         return reader
 
@@ -115,6 +128,17 @@ def read(reader: WindowReader, count: int) -> list[Seen]:
         seen += reader.poll(0.2)
     assert len(seen) == count, f"more came than expected: {seen[count:]}"
     return seen
+
+
+def poll_until_refused(reader: WindowReader) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+
+    def poll() -> None:
+        while time.monotonic() < deadline:
+            assert reader.poll(0.2) == []
+
+    with pytest.raises(OffsetOutOfRange):
+        poll()
 
 
 def wait_for_ends(reader: WindowReader, wanted: tuple[int, int]) -> None:
@@ -188,15 +212,7 @@ def test_an_offset_beyond_the_log_end_is_still_out_of_range(
     create(admin, topic, delivery_delay_ms=HOUR_MS)
     with producing(broker) as put:
         put(topic, "a")
-    reader = reader_of(5)
-    deadline = time.monotonic() + PATIENCE_S
-
-    def poll_until_refused() -> None:
-        while time.monotonic() < deadline:
-            assert reader.poll(0.2) == []
-
-    with pytest.raises(OffsetOutOfRange):
-        poll_until_refused()
+    poll_until_refused(reader_of(5))
 
 
 def test_raising_the_delay_hides_nothing_and_lowering_it_shows_more_at_once(
@@ -241,37 +257,56 @@ def test_tens_of_thousands_wait_and_all_of_them_come_in_order(
     assert reader.ends() == (0, count)
 
 
-def test_a_waiting_fetch_wakes_within_50_ms_of_the_records_time(
+def test_nine_of_ten_waiting_fetches_wake_within_50_ms_of_their_records_time(
     broker: BrokerProcess, admin: AdminClient, topic: str, reader_of: Open
 ) -> None:
-    """The fetch waits for 20 s and the record for less: nothing but its time can wake it. Half of
-    the wakes must be in time also where other processes keep the machine busy; the broker's metric
-    says the same.
+    """The fetch waits for 20 s and the record for less: nothing but its time can wake it. A busy
+    machine delays every wake: one more may take what it takes, in the same seconds, the same client
+    where a fetch waits for an append.
     """
-    create(admin, topic, delivery_delay_ms=400)
-    reader = reader_of(wait_ms=20_000)
-    late_ms = []
+    delay_ms = 300
+    plain = f"{topic}-plain"
+    create(admin, topic, durability="replicated", delivery_delay_ms=delay_ms)
+    create(admin, plain, durability="replicated")
+    reader, beside = reader_of(wait_ms=20_000), reader_of(wait_ms=20_000, of=plain)
+    late_ms, plain_ms = [], []
     with producing(broker) as put:
-        for number in range(11):
+        for number in range(WAKES):
+            time.sleep(number % 10 / 100)
             put(topic, f"v{number}")
             (record,) = read(reader, 1)
-            late_ms.append(record.at_ms - record.timestamp - 400)
-    print(f"late: {sorted(round(each, 1) for each in late_ms)} ms")
-    assert statistics.median(late_ms) < 50
-    assert median_wake_delay_ms(broker) < 50
+            late_ms.append(record.at_ms - record.timestamp - delay_ms)
+            put(plain, f"v{number}")
+            (record,) = read(beside, 1)
+            plain_ms.append(record.at_ms - record.timestamp)
+    allowed_ms = WAKE_MS_MAX + nine_tenths(plain_ms)
+    print(f"late: {sorted(map(round, late_ms))} ms, {allowed_ms:.0f} allowed")
+    assert nine_tenths(late_ms) <= allowed_ms
 
 
-def median_wake_delay_ms(broker: BrokerProcess) -> float:
-    """Of all wakes of the broker so far: the bucket's upper bound."""
-    with urllib.request.urlopen(f"{broker.metrics_url}/metrics", timeout=20) as answer:
-        lines = answer.read().decode().splitlines()
-    name = "hermes_delivery_wake_delay_seconds"
-    total = next(float(line.split()[1]) for line in lines if line.startswith(f"{name}_count"))
-    assert total > 0
-    for line in lines:
-        if line.startswith(f"{name}_bucket") and float(line.split()[1]) >= total / 2:
-            return float(line.split('le="')[1].split('"')[0]) * 1000
-    raise AssertionError("the histogram has no median")
+def nine_tenths(numbers: list[float]) -> float:
+    """What nine tenths of them do not exceed."""
+    return statistics.quantiles(numbers, n=10, method="inclusive")[-1]
+
+
+@pytest.mark.apt("strace")
+def test_a_record_that_is_due_is_not_shown_before_it_is_on_disk(
+    broker: BrokerProcess, admin: AdminClient, topic: str, reader_of: Open, tmp_path: Path
+) -> None:
+    """durability=fsync: the visible end is never above the high watermark."""
+    create(admin, topic, durability="fsync", delivery_delay_ms=1)
+    reader = reader_of()
+    reader.commit(0)  # the topic of offsets is there: no other sync that it waits for
+    slow = ("-e", "trace=fdatasync", "-e", f"inject=fdatasync:delay_enter={SLOW_SYNC_MS}000")
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 0})
+    with traced(broker, tmp_path / "calls", *slow):
+        producer.produce(topic, bytes(ROUND_BYTES_MAX), partition=0)  # not for the journal
+        assert reader.poll(0.5) == []
+        assert reader.ends() == (0, 0)
+        (record,) = read(reader, 1)
+        assert record.at_ms - record.timestamp >= SLOW_SYNC_MS
+        assert producer.flush(20) == 0
+    assert reader.ends() == (0, 1)
 
 
 def test_min_bytes_counts_what_is_due(
@@ -290,6 +325,30 @@ def test_min_bytes_counts_what_is_due(
     assert values(seen) == ["small", big]
     assert seen[0].at_ms - seen[1].timestamp >= 2_000 - CLOCK_MS
     assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize("max_timestamp", MAX_TIMESTAMPS.values(), ids=MAX_TIMESTAMPS)
+def test_the_highest_timestamp_is_that_of_the_window(
+    broker: BrokerProcess,
+    admin: AdminClient,
+    topic: str,
+    max_timestamp: Callable[[str, str], int],
+) -> None:
+    """ListOffsets -3. aiokafka has no call for it."""
+    create(admin, topic)
+    with producing(broker) as put:
+        put(topic, "a")
+        time.sleep(0.01)  # of two records of one millisecond the first would be it
+        put(topic, "b")
+        assert max_timestamp(broker.bootstrap, topic) == 1
+        alter(admin, topic, delivery_delay_ms=HOUR_MS)
+        time.sleep(0.01)
+        put(topic, "c")
+    assert max_timestamp(broker.bootstrap, topic) == 1
+    alter(admin, topic, delivery_delay_ms=1)
+    assert max_timestamp(broker.bootstrap, topic) == 2
+    alter(admin, topic, delivery_ttl_ms=2)
+    assert max_timestamp(broker.bootstrap, topic) == -1
 
 
 # ttl
@@ -335,6 +394,46 @@ def test_expired_records_are_not_delivered_though_they_are_on_disk(
     assert late.poll(1.0) == []
 
 
+def test_an_offset_below_the_log_start_is_still_out_of_range(
+    broker: BrokerProcess, admin: AdminClient, topic: str, reader_of: Open
+) -> None:
+    """Below what is expired it is not."""
+    create(admin, topic, delivery_ttl_ms=HOUR_MS)
+    with producing(broker) as put:
+        put(topic, "a", "b", "c")
+    place = TopicPartition(topic, 0, 2)
+    admin.delete_records([place])[place].result(20)
+    reader = reader_of(2)
+    assert values(read(reader, 1)) == ["c"]
+    reader.seek(1)
+    poll_until_refused(reader)
+
+
+# both
+
+
+def test_both_limits_hold_at_once(
+    broker: BrokerProcess, admin: AdminClient, topic: str, reader_of: Open
+) -> None:
+    create(admin, topic, delivery_delay_ms=1_500, delivery_ttl_ms=TTL_MS)
+    reader = reader_of()
+    with producing(broker) as put:
+        put(topic, "a", "b")
+        for record in read(reader, 2):
+            assert record.at_ms - record.timestamp >= 1_500 - CLOCK_MS
+        wait_for_ends(reader, (2, 2))
+        put(topic, "c")
+        assert reader.ends() == (2, 2), "two are expired, and one is not due"
+        reader.seek(0)
+        assert values(read(reader, 1)) == ["c"]
+        alter(admin, topic, delivery_delay_ms=HOUR_MS, delivery_ttl_ms=2 * HOUR_MS)
+        put(topic, "d")
+        assert reader.ends() == (0, 3), "none is expired, and one is not due"
+    reader.seek(0)
+    assert values(read(reader, 3)) == ["a", "b", "c"]
+    assert reader.poll(1.0) == []
+
+
 # groups
 
 
@@ -369,3 +468,48 @@ def test_a_group_that_was_away_for_too_long_goes_on_behind_what_expired(
         second = reader_of(None)
         seen = read(second, 2)
     assert [(record.offset, record.value) for record in seen] == [(3, "d"), (4, "e")]
+
+
+def test_lag_is_what_a_client_computes_from_the_ends_that_it_is_told(
+    broker: BrokerProcess, admin: AdminClient, topic: str, reader_of: Open
+) -> None:
+    """End less committed; where the group stands below the first record, end less that."""
+    create(admin, topic)
+    reader = reader_of(0)
+    with producing(broker) as put:
+        put(topic, "a", "b", "c")
+        reader.commit(1)
+        alter(admin, topic, delivery_delay_ms=HOUR_MS)
+        put(topic, "d", "e")
+        assert reader.ends()[1] - reader.committed() == 2, "two are not due"
+        assert lags_of(broker, topic) == {2}
+        alter(admin, topic, delivery_ttl_ms=2 * TTL_MS, delivery_delay_ms=1)
+        wait_for_ends(reader, (5, 5))
+        assert lags_of(broker, topic) == {0}, "all are expired"
+        put(topic, "f")
+        wait_for_ends(reader, (5, 6))
+        assert lags_of(broker, topic) == {1}
+        first, end = reader.ends()
+        assert end - max(reader.committed(), first) == 1
+    reader.commit(6)
+    assert reader.ends()[1] - reader.committed() == 0
+    assert lags_of(broker, topic) == {0}
+
+
+def lags_of(broker: BrokerProcess, topic: str) -> set[int]:
+    """Of the topic's group, by the metric and by `hermes groups`."""
+    group = f"{topic}-group"
+    with urllib.request.urlopen(f"{broker.metrics_url}/metrics", timeout=20) as answer:
+        lines = answer.read().decode().splitlines()
+    (metric,) = [
+        line
+        for line in lines
+        if line.startswith("hermes_group_lag_records{") and f'"{group}"' in line
+    ]
+    command = [sys.executable, "-m", "broker", "groups", "describe", group, "--json"]
+    environment = {**os.environ, "HERMES_BOOTSTRAP": broker.bootstrap}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, timeout=60, check=True
+    )
+    (described,) = json.loads(done.stdout)["items"]
+    return {int(float(metric.rpartition(" ")[2])), int(described["lag"])}

@@ -47,6 +47,7 @@ class WindowReader(Protocol):
     def ends(self) -> tuple[int, int]: ...
     def offset_at(self, timestamp_ms: int) -> int | None: ...
     def commit(self, offset: int) -> None: ...
+    def committed(self) -> int: ...
     def close(self) -> None: ...
 
 
@@ -105,6 +106,10 @@ class ConfluentReader:
         place = confluent_kafka.TopicPartition(self._place.topic, 0, offset)
         self._consumer.commit(offsets=[place], asynchronous=False)
 
+    def committed(self) -> int:
+        (found,) = self._consumer.committed([self._place], timeout=CALL_S_MAX)
+        return found.offset
+
     def close(self) -> None:
         self._consumer.close()
 
@@ -161,6 +166,9 @@ class KafkaPythonReader:
 
     def commit(self, offset: int) -> None:
         self._consumer.commit({self._place: kafka.OffsetAndMetadata(offset, "", -1)})
+
+    def committed(self) -> int:
+        return int(self._consumer.committed(self._place))
 
     def close(self) -> None:
         self._consumer.close()
@@ -236,6 +244,9 @@ class AiokafkaReader:
 
     def commit(self, offset: int) -> None:
         self._do(self._consumer.commit({self._place: offset}))
+
+    def committed(self) -> int:
+        return int(self._do(self._consumer.committed(self._place)))
 
     def close(self) -> None:
         self._do(self._consumer.stop())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from broker.errors import ErrorCode
+from broker.records.batch import read_header
 from broker.wire import api
 from broker.wire.messages.alter_configs import (
     AlterableConfig,
@@ -56,6 +58,8 @@ TOPIC, BROKER = 2, 4
 HOUR_MS = "3600000"
 WINDOW = {"message_timestamp_type": "LogAppendTime"}
 PATIENCE_S = 30.0
+WAKES = 30
+WAKE_MS_MAX = 50
 
 
 @pytest.fixture(scope="module")
@@ -321,6 +325,59 @@ def test_a_restart_computes_the_window_again_from_times(
             assert bounds(client, "rung") == (0, 0)  # by their times nothing is due
             set_live(client, "rung", delivery_delay_ms="1")
             assert bounds(client, "rung") == (0, 50)
+
+
+# waking
+
+
+def since_append_ms(client: WireClient) -> float:
+    """The answer to the fetch that waits: how long ago what it brings was appended."""
+    answer = client.receive().responses[0].partitions[0]
+    now_ms = time.time() * 1000
+    return now_ms - read_header(answer.records).max_timestamp
+
+
+def wakes_by_delay(broker: BrokerProcess) -> dict[float, float]:
+    """Of the broker so far: how many were at most so many milliseconds late."""
+    with urllib.request.urlopen(f"{broker.metrics_url}/metrics", timeout=20) as answer:
+        lines = answer.read().decode().splitlines()
+    buckets = [line for line in lines if line.startswith("hermes_delivery_wake_delay_seconds_b")]
+    return {float(line.split('"')[1]) * 1000: float(line.rpartition(" ")[2]) for line in buckets}
+
+
+def nine_tenths(numbers: list[float]) -> float:
+    """What nine tenths of them do not exceed."""
+    return statistics.quantiles(numbers, n=10, method="inclusive")[-1]
+
+
+def test_nine_of_ten_waiting_fetches_wake_within_50_ms_of_their_records_time(
+    broker: BrokerProcess, client: WireClient, topic: str
+) -> None:
+    """A busy machine delays every wake: one more may take what it takes, in the same seconds, a
+    fetch that waits for an append. Each waits for a time of its own: a broker that looked now and
+    then would be late for some.
+    """
+    delay_ms = 200
+    plain = f"{topic}-plain"
+    client.create_topic(topic, delivery_delay_ms=f"{delay_ms}", durability="replicated", **WINDOW)
+    client.create_topic(plain, durability="replicated", **WINDOW)
+    before = wakes_by_delay(broker)
+    late_ms, plain_ms = [], []
+    with WireClient(broker.kafka_port) as waiting, WireClient(broker.kafka_port) as beside:
+        for offset in range(WAKES):
+            waiting.send_fetch(topic, offset, max_wait_ms=20_000)
+            beside.send_fetch(plain, offset, max_wait_ms=20_000)
+            time.sleep(offset % 10 / 100)
+            put(client, topic, "v")
+            late_ms.append(since_append_ms(waiting) - delay_ms)
+            client.send_batch(plain, [(b"k", b"v")])
+            plain_ms.append(since_append_ms(beside))
+            client.receive()
+    allowed_ms = WAKE_MS_MAX + nine_tenths(plain_ms)
+    print(f"late: {sorted(map(round, late_ms))} ms, {allowed_ms:.0f} allowed")
+    assert nine_tenths(late_ms) <= allowed_ms
+    bound_ms = min(bound for bound in before if bound >= allowed_ms)
+    assert wakes_by_delay(broker)[bound_ms] - before[bound_ms] >= 0.9 * WAKES
 
 
 # metrics
