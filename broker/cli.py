@@ -73,8 +73,21 @@ def main(arguments: Sequence[str]) -> int:
                 sys.stdout.flush()
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # nobody reads the output any more
+    except BrokenPipeError:
+        if _is_output_read():
+            raise  # another pipe, or a socket
         return _discard_output()
+
+
+def _is_output_read() -> bool:
+    """Whether somebody may still read what is printed."""
+    import select
+
+    if sys.stdout is None:
+        return True
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), select.POLLERR)
+    return not any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def _discard_output() -> int:

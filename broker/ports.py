@@ -109,7 +109,8 @@ class DiskFile(Protocol):
 
     async def sync(self) -> None:
         """fdatasync, off the loop: what was written before the call is durable. Raises DiskFault;
-        after that the file's state is unknown for good, and another sync would not tell.
+        after that the file's state is unknown for good, and another sync would not tell. What it
+        was of a log is told to the next start: SYNC_FAILED is in its directory.
         """
 
     def close(self) -> None: ...
@@ -159,8 +160,8 @@ ASIDE: Final = ".aside"
 
 
 class Disk(Protocol):
-    """A directory tree that this process owns. `has_sync_all` says whether `sync_all` works for all
-    files that were opened so far, and was tried.
+    """A directory tree that this process owns. `has_sync_all` says whether `sync_all` may be used:
+    `try_sync_all` has succeeded, no sync failed since, and all files are on the root's file system.
     """
 
     @property
@@ -226,8 +227,9 @@ class Disk(Protocol):
         """
 
     async def try_sync_all(self) -> None:
-        """One `sync_all` for nobody, where it can be believed at all. Raises DiskFault, and then it
-        is not used: what failed before this process, and nobody was told, is told to this one.
+        """Run the first `sync_all`, where the file system's can be believed; no write depends on
+        it. It hears of what failed before this process. Raises DiskFault; then `has_sync_all` stays
+        false.
         """
 
     async def open_ring(self, path: str, spare_bytes: int) -> RingFile:

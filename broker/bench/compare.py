@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 from broker.bench.contests import CONTESTS, Contest
-from broker.bench.cores import broker_cores, describe_cores, is_possible
+from broker.bench.cores import broker_cores, can_pin, describe_cores
 from broker.bench.flags import positive_count, positive_number
 from broker.bench.processes import pin_threads, standing_still
 from broker.bench.ratios import (
@@ -178,7 +178,7 @@ def compare(
             said(f"{contest.name} pair {number + 1} {side}: {_briefly(samples[side])}")
         pairs.append(Pair(samples["ours"], samples["peer"]))
     judged = [
-        found if have_one_core(sides) else uncounted(found, "the two do not share one pinned core")
+        found if share_one_core(sides) else uncounted(found, "the two do not share one pinned core")
         for goal in contest.goals
         if (found := judge(pairs, goal)) is not None
     ]
@@ -186,9 +186,9 @@ def compare(
     return Compared(contest.name, contest.summary, tuple(judged), busiest)
 
 
-def have_one_core(sides: Sides) -> bool:
+def share_one_core(sides: Sides) -> bool:
     """Whether both run on the same pinned core (`on_same_cores`), and the load elsewhere."""
-    return is_possible and sides.ours.pid is not None and sides.peer.pid is not None
+    return can_pin and sides.ours.pid is not None and sides.peer.pid is not None
 
 
 def _run(contest: Contest, sides: Sides, side: str) -> Sample:
@@ -208,8 +208,8 @@ def _run(contest: Contest, sides: Sides, side: str) -> Sample:
 
 @contextmanager
 def _held(target: Target) -> Iterator[None]:
-    """It takes nothing from the other one meanwhile: an idle Java process on the same core made 2.4
-    ms of a P99 of 1.3 ms of ours. One whose process is not known goes on.
+    """It stands still inside, and takes nothing from the one that is measured: an idle Java process
+    on the same core raised our P99 from 1.3 to 2.4 ms. One of unknown process goes on.
     """
     if target.pid is None:
         yield

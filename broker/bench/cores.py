@@ -8,35 +8,35 @@ from __future__ import annotations
 import os
 from typing import Final
 
-is_possible: Final = hasattr(os, "sched_setaffinity") and len(os.sched_getaffinity(0)) > 1
+can_pin: Final = hasattr(os, "sched_setaffinity") and len(os.sched_getaffinity(0)) > 1
 """Whether brokers and load have cores of their own here."""
 
 
 def broker_cores() -> set[int]:
     """Where brokers run."""
-    return set(_cores()[:1]) if is_possible else set(_cores())
+    return set(_cores()[:1]) if can_pin else set(_cores())
 
 
 def load_core_count() -> int:
     """How many cores the processes of a load share."""
-    return max(1, len(_cores()) - 1) if is_possible else len(_cores())
+    return max(1, len(_cores()) - 1) if can_pin else len(_cores())
 
 
 def pin_broker(process_id: int) -> None:
     """The first core of this process's, for the broker and its later threads and children."""
-    if is_possible:
+    if can_pin:
         os.sched_setaffinity(process_id, _cores()[:1])
 
 
 def pin_load(process_id: int) -> None:
     """All cores but the first."""
-    if is_possible:
+    if can_pin:
         os.sched_setaffinity(process_id, _cores()[1:])
 
 
 def describe_cores() -> str:
     """For a report's head."""
-    if not is_possible:
+    if not can_pin:
         return "broker and load share the cores"
     broker, *load = _cores()
     return f"broker on core {broker}, load on core {', '.join(map(str, load))}"

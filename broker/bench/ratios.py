@@ -90,7 +90,7 @@ def judge(pairs: Sequence[Pair], goal: Goal) -> Judged | None:
 
 
 def uncounted(judged: Judged, why: str) -> Judged:
-    """The same measure where nothing can be shown."""
+    """`judged` with the verdict UNCOUNTED and `why`; unchanged when it has no target."""
     if judged.target is None:
         return judged
     return judged._replace(verdict=Verdict.UNCOUNTED, why=why)

@@ -36,7 +36,8 @@ def open_segments(target: Target, options: Options) -> Row:
     count = options.series_max or SEGMENTS
     target.create_topic(TOPIC, 1, {"segment.bytes": str(SEGMENT_BYTES)})
     written = _fill(target, count)
-    measures = [Measure("closed segments", count, "")]
+    closed = _closed_count(_partition(target))
+    measures = [Measure("closed segments", closed, "")]
     with OwnBroker(str(target.data.parent.parent)) as bare:
         bare.create_topic(TOPIC, 1)
         for name, by in (("clean stop", signal.SIGTERM), ("kill", signal.SIGKILL)):
@@ -46,8 +47,8 @@ def open_segments(target: Target, options: Options) -> Row:
                 full.append(_restart_s(target, by))
             share = 100 * median(full) / median(without)
             measures.append(Measure(f"{name}, none: ready after", 1e3 * median(without), "ms"))
-            measures.append(Measure("all of them", 1e3 * median(full), "ms"))
-            measures.append(Measure("share", share, "%", SHARE_MAX))
+            measures.append(Measure(f"{name}, all: ready after", 1e3 * median(full), "ms"))
+            measures.append(Measure(f"{name}, all over none", share, "%", SHARE_MAX))
     watch = Watch(target)
     stored, wanted = target.count_records(TOPIC, 1), written + 2 * RESTARTS
     if stored != wanted:
@@ -58,7 +59,7 @@ def open_segments(target: Target, options: Options) -> Row:
 
 def _fill(target: OwnBroker, count: int) -> int:
     """How many records it took until so many segments were closed. Raises BenchFault."""
-    partition = target.data / "topics" / TOPIC / "partition-00"
+    partition = _partition(target)
     deadline_s = time.monotonic() + FILL_S_MAX
     written = 0
     while (closed := _closed_count(partition)) < count:
@@ -67,6 +68,10 @@ def _fill(target: OwnBroker, count: int) -> int:
         written += LOOKS_EVERY
         _append(target, LOOKS_EVERY)
     return written
+
+
+def _partition(target: OwnBroker) -> Path:
+    return target.data / "topics" / TOPIC / "partition-00"
 
 
 def _closed_count(partition: Path) -> int:

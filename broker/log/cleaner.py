@@ -201,10 +201,13 @@ class _Run:
         for segment, segment_end in self._closed(start, end):
             if segment.base_offset in self.damaged:
                 continue
-            async for _, content, _ in self._slices(segment, segment_end, start):
+            async for position, content, span in self._slices(segment, segment_end, start):
                 noted = await self.worker.call(
-                    compaction.note_keys, self.run_id, content, start, end
+                    compaction.note_keys, self.run_id, content, span, start, end
                 )
+                if not noted.is_sound:
+                    await self._note_damage(segment, position, len(content))
+                    break  # it is left as it is, and the next run notes its keys anew
                 if noted.is_full:
                     return noted.end_offset
         return end

@@ -64,10 +64,13 @@ class Survey(NamedTuple):
 
 
 class Noted(NamedTuple):
-    """Keys of the slice's records below `end_offset` are in the map; `is_full`: it took no more."""
+    """Keys of the slice's records below `end_offset` are in the map; `is_full`: it took no more. Of
+    a slice that is not sound none are.
+    """
 
     end_offset: int
     is_full: bool
+    is_sound: bool = True
 
 
 class Rewritten(NamedTuple):
@@ -179,16 +182,15 @@ def survey(
     )
 
 
-def note_keys(run_id: int, content: bytes, start_offset: int, end_offset: int) -> Noted:
-    """Enter the keys of a slice's records in [start, end) in the map, until it is full. A slice
-    that was damaged since the survey has none: what older values it replaced stays.
+def note_keys(run_id: int, content: bytes, span: Span, start_offset: int, end_offset: int) -> Noted:
+    """Check the batches of a slice once more, and enter the keys of its records in [start, end) in
+    the map, until it is full.
     """
     run = _run(run_id)
     put = run.key_map.put
-    try:
-        batches = list(iterate_batches(content))
-    except Refusal:
-        return Noted(end_offset, is_full=False)
+    batches = _sound_batches(content, span)
+    if batches is None:
+        return Noted(end_offset, is_full=False, is_sound=False)
     for batch in batches:
         header = read_header(batch)
         if header.base_offset >= end_offset:

@@ -15,9 +15,11 @@ from broker.model import INT64_MAX
 from broker.ports import ReadFault
 
 PAGE_BYTES: Final = 4096
-"""What the system reads at least, and fails to."""
+"""The least that the system reads at once, and so the least that one bad sector takes away."""
 FAULTS_MAX: Final = 256
-"""After so many failed reads, some of which take a device seconds, the rest counts as lost."""
+"""A search that failed so often takes the rest as lost: one read may cost a device seconds. What it
+is looking for at that moment is found first.
+"""
 FILLER: Final = bytes(range(0xFF, 0xEF, -1)) * 256
 
 
@@ -83,21 +85,23 @@ class Salvage:
         low, high = first, last  # all before `low` is given
         while high - low > 1:
             middle = low + 1 if low == first else (low + high) // 2
-            if await self._is_given(low, middle):
+            if await self._gives(low, middle):
                 low = middle
             else:
                 high = middle
         begin, high = low, last  # all from `high` on is given
         while high - low > 1:
             middle = high - 1 if high == last else (low + high) // 2
-            if await self._is_given(middle, high):
+            if await self._gives(middle, high):
                 high = middle
             else:
                 low = middle
+        if high - begin == 1 and await self._gives(begin, high):
+            return  # it did not last: what failed is read once more
         self.lost.append(Lost(begin * PAGE_BYTES, high * PAGE_BYTES, reason))
 
-    async def _is_given(self, first: int, end: int) -> bool:
-        """Whether the device gives the pages [first, end)."""
+    async def _gives(self, first: int, end: int) -> bool:
+        """Whether the device gives the pages [first, end), which are read; a fault is counted."""
         try:
             await self.segment.read_cold(first * PAGE_BYTES, (end - first) * PAGE_BYTES)
         except ReadFault:

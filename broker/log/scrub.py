@@ -99,6 +99,8 @@ async def scrub(
         if not checked.reason or segment not in log.segments:
             continue
         found = await survey(log, segment, position, min(SLICE_BYTES, stop - position))
+        if log.offline_reason:
+            return
         if found is None:
             return  # the file was exchanged under the worker's eyes: another round sees the new one
         position, offset = max(found.end_position, position), max(found.end_offset, offset)

@@ -8,6 +8,7 @@ is no intact batch (`salvage`). What was found is written down, so that a restar
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
@@ -51,7 +52,8 @@ async def survey(
         if known.end_position > start and known.position <= position:
             offset, start = known.end_offset, known.end_position
     least = max(start + 1, position + max(size, 1))
-    limit = min([extent.size, *(place for place in segment.index.positions if place >= least)])
+    following = bisect_left(segment.index.positions, least)
+    limit = min([extent.size, *segment.index.positions[following : following + 1]])
     epochs, salvage = _EpochCheck(log), Salvage(segment)
     end = await scan(salvage, start, offset, epochs.visit, end=limit, is_gapless=extent.is_gapless)
     if epochs.mismatch is not None:

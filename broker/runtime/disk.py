@@ -22,6 +22,7 @@ from typing import Final, TypeVar
 
 from broker.log.journal import NEW
 from broker.log.names import LOG, SYNC_FAILED
+from broker.log.salvage import PAGE_BYTES
 from broker.ports import (
     Buffer,
     DiskFault,
@@ -34,7 +35,7 @@ from broker.ports import (
 from broker.runtime.descriptors import descriptor_limit
 from broker.runtime.directory_lock import DirectoryLock
 from broker.runtime.freeing import remove_tree_in_steps, unlink, unlink_in_steps
-from broker.runtime.linux import sync_file_system, syncs_honestly
+from broker.runtime.linux import is_syncfs_honest, sync_file_system
 from broker.runtime.new_directories import open_directory, place_directories
 from broker.runtime.outside_reader import FileReader
 from broker.runtime.ring_file import RING_BYTES, SystemRing, fill_ring
@@ -86,7 +87,7 @@ class SystemDisk:
         self._root_users = SharedDescriptor(root_descriptor)
         self._root_syncs = Syncs(sync_file_system, self.note_failed_sync)
         self._device = os.fstat(root_descriptor).st_dev
-        self._may_sync_all = syncs_honestly(root_descriptor)
+        self._may_sync_all = is_syncfs_honest(root_descriptor)
         self._is_sync_all_tried = False
         self._temporary_numbers = count()
         self.scratch = memoryview(bytearray(WARM_READ_BYTES))
@@ -516,11 +517,25 @@ def _fdatasync(descriptor: int) -> None:
 def _rewrite(descriptor: int, position: int) -> None:
     with suppress(OSError):
         _fdatasync(descriptor)  # it may still have to tell of the earlier failure
-    while chunk := os.pread(descriptor, WARM_READ_BYTES, position):
+    step = WARM_READ_BYTES
+    while True:
+        try:
+            chunk = os.pread(descriptor, step, position)
+        except OSError as error:
+            if error.errno not in _UNREADABLE:
+                raise
+            if step <= PAGE_BYTES:  # it is not in memory: nothing of it can be written anew
+                position += step
+            step = PAGE_BYTES - position % PAGE_BYTES
+            continue
+        if not chunk:
+            break
         written = 0
         while written < len(chunk):
             written += os.pwrite(descriptor, chunk[written:], position + written)
         position += written
+        if step < WARM_READ_BYTES:
+            step = PAGE_BYTES if position % WARM_READ_BYTES else WARM_READ_BYTES
     _fdatasync(descriptor)
 
 

@@ -9,12 +9,18 @@ from collections.abc import Callable
 from typing import Any, Final
 
 HONEST_SYNCFS: Final = (5, 17)
-"""Kernels before this one do not tell at syncfs of all errors: before 5.8 of none (Linux commit
-735e4ae5ba28), then not of the file system's own (5679897eb104).
+"""Older kernels hide errors at syncfs: before 5.8 all of them (Linux commit 735e4ae5ba28), before
+5.17 the file system's own (5679897eb104).
 """
-HONEST_FILE_SYSTEMS: Final = frozenset({0xEF53, 0x58465342, 0x9123683E, 0xF2F52010, 0x01021994})
-"""By their `f_type`: ext2 to ext4, XFS, btrfs, F2FS, tmpfs. Of others syncfs does not say all: that
-of overlayfs keeps the errors of the layer below to itself, that of FUSE asks nobody who stores.
+HONEST_FILE_SYSTEMS: Final = {
+    0xEF53: "ext2, ext3, ext4",
+    0x58465342: "XFS",
+    0x9123683E: "btrfs",
+    0xF2F52010: "F2FS",
+    0x01021994: "tmpfs",
+}
+"""By `f_type` (statfs(2)). On others syncfs hides errors: overlayfs keeps those of the layer below
+to itself, FUSE does not ask whoever stores.
 """
 
 
@@ -46,7 +52,7 @@ def has_honest_syncfs(release: str | None = None) -> bool:
     return _syncfs is not None and tuple(map(int, digits)) >= HONEST_SYNCFS
 
 
-def syncs_honestly(descriptor: int) -> bool:
+def is_syncfs_honest(descriptor: int) -> bool:
     """Whether `sync_file_system` can be believed here for the file system of `descriptor`."""
     if _fstatfs is None or not has_honest_syncfs():
         return False
@@ -60,7 +66,7 @@ def sync_file_system(descriptor: int) -> None:
     """Everything written to the file system of `descriptor` is durable. Raises OSError, once for
     what failed since the descriptor was opened or last asked.
     """
-    assert _syncfs is not None, "asked where syncs_honestly says no"
+    assert _syncfs is not None, "asked where is_syncfs_honest says no"
     if _syncfs(descriptor) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

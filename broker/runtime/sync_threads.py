@@ -81,7 +81,9 @@ class SyncThreads:
         self._waiting.clear()
 
     def _start(self, wanted: int) -> None:
-        """So many threads, or as many as there may be. Raises RuntimeError without any."""
+        """Begin threads until there are `wanted`, at most THREADS; fewer where the system gives no
+        more. Raises RuntimeError when there is none.
+        """
         while self._thread_count < min(wanted, THREADS):
             name = f"disk-round_{self._thread_count}"
             thread = threading.Thread(target=_work, args=(self._queue,), name=name, daemon=True)

@@ -113,5 +113,5 @@ def states(target: Target) -> str:
 def wait_for(holds: Callable[[], bool]) -> None:
     deadline_s = time.monotonic() + 10
     while not holds():
-        assert time.monotonic() < deadline_s
+        assert time.monotonic() < deadline_s, "what was waited for did not come within 10 s"
         time.sleep(0.01)

@@ -68,10 +68,12 @@ def test_a_start_with_closed_segments_is_held_against_one_with_none(
     monkeypatch.setattr(segments, "RESTARTS", 1)
     with OwnBroker(str(tmp_path)) as own:
         row = run("open-segments", own)
-    assert row.measures[0].value == 20
-    shares = [measure for measure in row.measures if measure.unit == "%"]
-    assert [share.bound for share in shares] == [110, 110], "stopped, and killed"
-    assert min(share.value for share in shares) > 0
+    found = {measure.name: measure for measure in row.measures}
+    assert found["closed segments"].value >= 20
+    for name in ("clean stop", "kill"):
+        none, full = (found[f"{name}, {what}: ready after"].value for what in ("none", "all"))
+        share = found[f"{name}, all over none"]
+        assert (share.value, share.bound) == (pytest.approx(100 * full / none), 110)
 
 
 def test_what_a_broker_refuses_is_no_throughput(

@@ -16,7 +16,7 @@ from broker.log.salvage import PAGE_BYTES
 from broker.log.survey import damaged_ranges
 from broker.ports import DiskFault
 from tests.log.test_cleaner import CONFIG as COMPACTED
-from tests.log.test_damage import FIRST_LOG, consume
+from tests.log.test_damage import FIRST_LOG, consume, flip
 from tests.log.test_scrub import scrub_all
 from tests.log.test_synced_end import known
 from tests.log.world import (
@@ -191,6 +191,53 @@ async def test_a_read_that_fails_the_second_time_ends_a_cleaning_and_nothing_els
     await scrub_all(log)
     assert await read_from(log, 0) == [before[0], before[1], before[3]]
     await log.close()
+
+
+@pytest.mark.parametrize("how", ["it cannot be read", "a bit flips"])
+async def test_a_deletion_whose_keys_could_not_be_noted_never_ends_before_what_it_deletes(
+    disk: FaultyDisk, how: str
+) -> None:
+    log = await create(disk, COMPACTED)
+    for pair in (("a", "1"), ("a", None), ("b", "1")):
+        append_keyed(log, pair)
+        await log.roll(NOW_MS)
+    deletion = log.segments[1].path()
+
+    def spoil() -> None:
+        if how == "a bit flips":
+            flip(disk.root / deletion, 65)
+        else:
+            disk.unreadable = (deletion, range(1))
+
+    class Losing(InlineWorker):
+        """It is lost after it was checked, and given again before it would be rewritten."""
+
+        async def call(self, function, *arguments):  # type: ignore[no-untyped-def]
+            if function is compaction.begin_keys:
+                spoil()
+            elif function is compaction.begin_rewriting:
+                disk.unreadable = ("none", range(0))
+                if how == "a bit flips":
+                    flip(disk.root / deletion, 65)
+            return function(*arguments)
+
+    cleaned = await log.clean(Losing(), NOW_MS)
+    assert deletion in cleaned.damage[0]
+    await scrub_all(log)
+    for number in (1, 2, 3):
+        now_ms = NOW_MS + number * 10 * COMPACTED.delete_retention_ms
+        append_keyed(log, ("c", str(number)), now_ms=now_ms)
+        await log.roll(now_ms)
+        await log.clean(InlineWorker(), now_ms)
+        values = await keyed_values(log)
+        assert (b"a", b"1") not in values or (b"a", None) in values
+    assert b"a" not in [key for key, _ in values], "both are gone in the end"
+    await log.close()
+
+
+async def keyed_values(log: PartitionLog) -> list[tuple[bytes | None, bytes | None]]:
+    """The keys and values that a reader sees."""
+    return [(record.key, record.value) for record in await read_from(log, 0)]
 
 
 async def unreadable_but_its_end(disk: FaultyDisk) -> PartitionLog:

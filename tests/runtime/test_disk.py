@@ -425,7 +425,7 @@ async def test_what_failed_before_the_start_keeps_syncs_of_everything_away(
     def fail(_descriptor: int) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr("broker.runtime.disk.syncs_honestly", lambda _descriptor: True)
+    monkeypatch.setattr("broker.runtime.disk.is_syncfs_honest", lambda _descriptor: True)
     monkeypatch.setattr("broker.runtime.disk.sync_file_system", fail)
     disk = SystemDisk(tmp_path / "data")
     with pytest.raises(DiskFault, match="Input/output error"):

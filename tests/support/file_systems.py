@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from broker.runtime.linux import syncs_honestly
+from broker.runtime.linux import is_syncfs_honest
 
 
 @contextmanager
@@ -27,6 +27,6 @@ def syncs_here(directory: Path) -> bool:
     """Whether a broker would use syncfs in it."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        return syncs_honestly(descriptor)
+        return is_syncfs_honest(descriptor)
     finally:
         os.close(descriptor)
