@@ -19,7 +19,7 @@ import pytest
 from broker.ports import DiskFault, DiskFull
 from broker.runtime import disk as disk_module
 from broker.runtime import writeback
-from broker.runtime.disk import IOVEC_MAX, SystemDisk
+from broker.runtime.disk import IOVEC_MAX, READER_NICENESS, SystemDisk
 from broker.runtime.linux import has_honest_syncfs
 from broker.runtime.writeback import (
     AHEAD_BYTES,
@@ -355,6 +355,13 @@ async def test_little_room_or_closed_file_costs_nothing_but_the_speed(
 def held_bytes(disk: SystemDisk, path: str) -> int:
     """What the file takes of the device."""
     return (disk.root / path).stat().st_blocks * 512
+
+
+async def test_threads_of_cold_reads_let_the_loop_run_first(disk: SystemDisk) -> None:
+    def niceness() -> int:
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    assert await disk.run_read(niceness) == READER_NICENESS > niceness()
 
 
 async def test_what_is_written_once_more_stays_as_it_was(disk: SystemDisk) -> None:
