@@ -21,13 +21,14 @@ loaded in turn, ours and Kafka's in alternating order, each time on a new topic 
 for latencies), and what was acknowledged is held against the topic's offsets. While one is loaded,
 the other one's process stands still (SIGSTOP): what an idle one does takes milliseconds from one
 that shares its core, and nobody runs two beside each other. A ratio is ours divided by Kafka's: the
-median of the pairs, the lowest and the highest beside it. A row counts when
-at least five pairs do, and a pair only while the load used less than 80 % of its core. The load
-sends requests that were built once and looks at every error code, so that the broker is the limit.
-Both are given the same loads before the first row, so that Java has compiled what the rows run.
-Before each turn what is in memory is written out (`sync`), or the device would write what one
-broker has left there while the other one is measured. Rows that move little come before those that
-move much, since removing large files occupies the device, too.
+median of the pairs, the lowest and the highest beside it. A row counts when at least five pairs do,
+and a pair only while the load used less than 80 % of its core. The load sends requests that were
+built once and looks at every error code, so that the broker is the limit. Both are given the same
+loads before the first row, so that Java has compiled what the rows run. Before each turn what is in
+memory is written out (`sync`), or the device would write what one broker has left there while the
+other one is measured. Rows that move little come before those that move much, since removing large
+files occupies the device, too.
+
 `acks=all` everywhere. Latencies are of an open loop: from the time at which a record was due until
 a consumer had it; the first second of a run is left out, a run is five times as long as another
 row's, since pauses are seconds apart, and there are seven pairs.
