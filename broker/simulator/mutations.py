@@ -374,7 +374,7 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     "forget-failed-log": Mutation(
         "a half of the journal is written to again although a log's file could not be synced",
         (Patch(Journal, "note_settled", _forget_who_failed),),
-        {"broken_disk": 3, "power_cut": 1},
+        {"broken_disk": 1, "power_cut": 3},
     ),
     "trust-cache-after-fault": Mutation(
         "what could not be synced is taken for stored after a restart, because it can be read",
