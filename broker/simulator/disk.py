@@ -301,16 +301,21 @@ class SimulatedDisk:
     async def sync_all(self) -> None:
         with suppress(DiskFault):  # it is counted
             await self._sync_file_system()
+        self._tell_of_faults()
+
+    async def try_sync_all(self) -> None:
+        """Writes nothing: no promise may rest on it."""
+        if self._may_sync_all:
+            await self.pause()
+            self._tell_of_faults()
+            self.has_sync_all = self._may_sync_all
+
+    def _tell_of_faults(self) -> None:
         told, self._faults_told = self._faults_told, self.image.file_system_faults
         self.image.file_system_faults_seen = self._faults_told
         if told != self._faults_told:
             self.end_syncs_of_all()
             raise DiskFault("", "Input/output error")
-
-    async def try_sync_all(self) -> None:
-        if self._may_sync_all:
-            await self.sync_all()
-            self.has_sync_all = self._may_sync_all
 
     def end_syncs_of_all(self) -> None:
         """After a sync that failed."""
